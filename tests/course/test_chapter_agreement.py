@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from jumok.course.chapters import agreement
-from jumok.course.chapters.agreement import COUNTERS, ELDERS, IDS, LONGEST, OBJECTS, VERBS, WITH, WORDS, Sentence
+from jumok.course.chapters.agreement import COUNTERS, ELDERS, IDS, OBJECTS, VERBS, WITH, WORDS, Sentence
 from jumok.models.gpt import GPT
 
 MANY = agreement.sentences(2000, seed=3)
@@ -49,27 +49,6 @@ def test_neither_is_at_a_fixed_distance_nor_follows_from_a_distractor() -> None:
     elders = {WITH[person] for person in ELDERS}
     beside = [(each.words[1] in elders) == (each.words[-1] in VERBS) for each in MANY if each.words[1] in WITH.values()]
     assert 0.35 < sum(beside) / len(beside) < 0.55  # nobody accompanies themselves: 4 in 9
-
-
-def test_the_longest_sentence_fills_the_row() -> None:
-    assert max(len(each.words) for each in MANY) == LONGEST
-    ids = agreement.ids_of(MANY[:50])
-    assert ids.shape == (50, LONGEST)
-    for row, each in zip(ids.tolist(), MANY, strict=False):
-        assert [WORDS[i] for i in row] == [*each.words, *[agreement.PADDING] * (LONGEST - len(each.words))]
-
-
-def test_words_are_distinct_and_particles_fit() -> None:
-    assert len(set(WORDS)) == len(WORDS)
-    assert OBJECTS["연필"] == "연필을"
-    assert OBJECTS["종이"] == "종이를"
-    assert WITH["동생"] == "동생과"
-    assert WITH["할머니"] == "할머니와"
-
-
-def test_the_same_seed_gives_the_same_sentences() -> None:
-    assert agreement.sentences(5, seed=3) == MANY[:5]
-    assert agreement.sentences(5, seed=4) != MANY[:5]
 
 
 def test_what_is_correct() -> None:

@@ -13,7 +13,6 @@ from jumok.course.chapters.bigrams import (
     count_pairs,
     counted_probabilities,
     epoch_starts,
-    get_batch,
     hold_out,
     learn,
     windows,
@@ -65,19 +64,6 @@ def test_batches_are_those_of_production(length: int, seed: int) -> None:
         mine = windows(ids, starts[3 * number : 3 * number + 3], 8)
         for ours, theirs in zip(mine, production.batch(number), strict=True):
             assert torch.equal(ours, theirs)
-
-
-def test_random_batches_reach_both_ends() -> None:
-    ids = torch.arange(12)
-    inputs, targets = get_batch(ids, 4, 500, torch.Generator().manual_seed(0))
-    assert torch.equal(targets, inputs + 1)
-    assert inputs[:, 0].unique().tolist() == list(range(8))
-
-
-def test_a_window_beyond_the_text() -> None:
-    for start in (-1, 6):
-        with pytest.raises(ValueError, match="starts must be from 0 to 5"):
-            windows(torch.arange(10), [start], 4)
 
 
 @pytest.mark.parametrize("asked", ["가", "\n", "Z", "옛날에 율무라는 강아지가\n\n갔어요. Q"])

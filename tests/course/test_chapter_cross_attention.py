@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from jumok.config import BlockConfig
 from jumok.course.chapters.cross_attention import (
@@ -14,10 +14,8 @@ from jumok.course.chapters.cross_attention import (
     decoder_block,
     encoder_block,
     pad,
-    padding_mask,
 )
 from jumok.course.chapters.heads import attend_by_heads
-from jumok.course.chapters.masked_attention import influence
 from jumok.nn.attention import MultiHeadAttention
 from jumok.nn.blocks import Block
 
@@ -67,27 +65,6 @@ def test_cross_attention_by_loop_equals_the_layer(
         close(way(attention, batch, contexts), attention(batch, contexts))
 
 
-@DTYPES
-def test_looking_at_oneself_is_self_attention(dtype: torch.dtype) -> None:
-    torch.manual_seed(0)
-    attention = MultiHeadAttention(4, 4, 2).to(dtype)
-    x = torch.randn(5, 4, dtype=dtype)
-    close(cross_attention_by_loop(attention, x, x), attention(x))
-
-
-def test_one_key_alone_gets_everything() -> None:
-    """Whatever is asked, the only value there is comes back."""
-    attention = MultiHeadAttention(3, 4, 2, project=False)
-    context = torch.randn(1, 3)
-    answers = cross_attention_by_loop(attention, torch.randn(5, 3), context)
-    close(answers, attention.v_proj(context).expand(5, 4))
-
-
-def test_norms_on_q_and_k_are_refused() -> None:
-    with pytest.raises(ValueError, match="make the layer without qk_norm"):
-        cross_attention_by_loop(MultiHeadAttention(4, 4, 2, qk_norm=1e-6), torch.randn(2, 4), torch.randn(3, 4))
-
-
 # --- padding ---
 
 
@@ -96,18 +73,6 @@ def test_pad_fills_up_and_tells_what_is_real() -> None:
     assert batch.tolist() == [[[1, 1], [9, 9], [9, 9]], [[1, 1], [1, 1], [1, 1]]]
     assert mask.shape == (2, 1, 1, 3)
     assert mask[:, 0, 0].tolist() == [[True, False, False], [True, True, True]]
-
-
-@pytest.mark.parametrize(("given", "widths"), [([], r"\[\]"), ([torch.ones(1, 2), torch.ones(1, 3)], r"\[2, 3\]")])
-def test_no_batch_out_of_this(given: list[Tensor], widths: str) -> None:
-    with pytest.raises(ValueError, match=f"all of one width; the widths given are {widths}"):
-        pad(given)
-
-
-@pytest.mark.parametrize("length", [-1, 4])
-def test_a_length_out_of_range_is_named(length: int) -> None:
-    with pytest.raises(ValueError, match=f"length {length} of sequence 1 is out of range: it must be from 0 to 3"):
-        padding_mask([2, length], 3)
 
 
 @DTYPES
@@ -143,42 +108,6 @@ def test_padded_source_and_target_equal_the_pair_alone(kind: str, dtype: torch.d
         close(row[: other.shape[0]], alone)
 
 
-def test_a_sequence_of_nothing_but_padding_is_zeros_not_nan() -> None:
-    attention = MultiHeadAttention(4, 4, 2, project=False)
-    out = attention(torch.randn(2, 3, 4), mask=padding_mask([0, 3], 3))
-    assert out[0].eq(0).all()
-    assert out.isfinite().all()
-
-
-def test_padding_attended_to_changes_the_result() -> None:
-    """The mistake: no mask. Even zeros take weight, since exp(0) = 1."""
-    torch.manual_seed(0)
-    attention = MultiHeadAttention(6, 6, 2).double()
-    alone = sequences(2, 5)
-    batch, mask = pad(alone)
-    assert (attention(batch)[0, :2] - attention(alone[0])).abs().max() > 1e-2
-    seen = influence(lambda y: attention(y, mask=mask[0]), batch[:1])
-    assert seen[:2].tolist() == [[True, True, False, False, False]] * 2  # what padding itself sees is never read
-
-
-def test_pytorchs_padding_mask_is_the_other_way_round() -> None:
-    """True means "ignore" in key_padding_mask, and "may attend" in scaled_dot_product_attention and here."""
-    torch.manual_seed(0)
-    ours = MultiHeadAttention(6, 6, 2, qkv_bias=True).double()
-    stock = nn.MultiheadAttention(6, 2, batch_first=True, dtype=torch.float64)
-    with torch.no_grad():
-        stock.in_proj_weight.copy_(torch.cat([ours.q_proj.weight, ours.k_proj.weight, ours.v_proj.weight]))
-        stock.in_proj_bias.copy_(torch.cat([ours.q_proj.bias, ours.k_proj.bias, ours.v_proj.bias]))
-        assert ours.o_proj is not None
-        stock.out_proj.load_state_dict(ours.o_proj.state_dict())
-    batch, mask = pad(sequences(2, 5))
-    words = mask[:, 0, 0]  # (B, S)
-    close(stock(batch, batch, batch, key_padding_mask=~words)[0], ours(batch, mask=mask))
-    inverted = stock(batch, batch, batch, key_padding_mask=words)[0]
-    assert inverted[1].isnan().all()  # the sequence without padding has nothing left
-    assert not torch.allclose(inverted[0], ours(batch, mask=mask)[0])
-
-
 # --- blocks ---
 
 
@@ -195,28 +124,3 @@ def test_blocks_by_steps_equal_the_blocks(masked: bool, kind: str, dtype: torch.
     close(encoder_block(encoder, source, mask=chosen), encoded)
     expected = decoder(target, context=encoded, context_mask=chosen)
     close(decoder_block(decoder, target, encoded, context_mask=chosen), expected)
-
-
-def test_what_each_block_sees() -> None:
-    """An encoder sees everything; a decoder its own past, and all of the source."""
-    encoder = make_block("classic", torch.float64, causal=False, cross=False)
-    decoder = make_block("classic", torch.float64, causal=True, cross=True)
-    [source, target] = sequences(5, 4)
-    assert influence(encoder, source[None]).all()
-    own = influence(lambda y: decoder(y, context=source[None]), target[None])
-    assert own.tolist() == torch.ones(4, 4).tril().bool().tolist()
-    across = influence(lambda c: decoder(target[None], context=c), source[None])
-    assert across.shape == (4, 5)
-    assert across.all()
-
-
-def test_blocks_of_the_wrong_kind_are_refused() -> None:
-    encoder = make_block("classic", torch.float32, causal=False, cross=False)
-    decoder = make_block("classic", torch.float32, causal=True, cross=True)
-    x = torch.randn(1, 3, 6)
-    with pytest.raises(
-        ValueError, match=r"block of a decoder; an encoder's is made with Block\(config, causal=False\)"
-    ):
-        encoder_block(decoder, x)
-    with pytest.raises(ValueError, match=r"looks across; make it with Block\(config, cross=True\)"):
-        decoder_block(encoder, x, x)

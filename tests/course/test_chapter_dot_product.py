@@ -13,7 +13,6 @@ from jumok.course.chapters.averaging import normalise_rows
 from jumok.course.chapters.dot_product import (
     attend,
     attend_by_loop,
-    dot,
     entropy,
     plain_attention,
     scores_by_loop,
@@ -48,15 +47,6 @@ def test_the_published_tables(published: dict[str, Any]) -> None:
     torch.testing.assert_close(plain_attention(3)(x), table["context"], **FOUR_DECIMALS)
 
 
-def test_a_dot_product_by_hand() -> None:
-    assert dot(torch.tensor([1.0, 2.0, 3.0]), torch.tensor([4.0, -5.0, 6.0])).item() == 12.0
-
-
-def test_different_widths_are_refused() -> None:
-    with pytest.raises(ValueError, match="a has the width 3, b has 2"):
-        dot(torch.ones(3), torch.ones(2))
-
-
 @DTYPES
 @SHAPES
 def test_loops_and_products_agree(shape: tuple[int, ...], dtype: torch.dtype) -> None:
@@ -64,14 +54,6 @@ def test_loops_and_products_agree(shape: tuple[int, ...], dtype: torch.dtype) ->
     k = draw(*shape, dtype=dtype, seed=1)
     torch.testing.assert_close(scores_by_loop(q, k), scores_by_product(q, k), **TOLERANCE[dtype])
     torch.testing.assert_close(attend_by_loop(q, k, v), attend(q, k, v), **TOLERANCE[dtype])
-
-
-@DTYPES
-def test_queries_and_keys_may_be_of_different_number(dtype: torch.dtype) -> None:
-    q, k, v = draw(2, 3, 4, dtype=dtype), draw(2, 5, 4, dtype=dtype, seed=1), draw(2, 5, 7, dtype=dtype, seed=2)
-    out = attend_by_loop(q, k, v)
-    assert out.shape == (2, 3, 7)
-    torch.testing.assert_close(out, attend(q, k, v), **TOLERANCE[dtype])
 
 
 @DTYPES
@@ -83,15 +65,6 @@ def test_production_divides_by_the_root_of_the_width_and_is_else_the_same(
     one_head = [tensor.unsqueeze(-3) for tensor in (q * math.sqrt(shape[-1]), k)]
     expected = attention_weights(*one_head).squeeze(-3)
     torch.testing.assert_close(softmax(scores_by_product(q, k)), expected, **TOLERANCE[dtype])
-
-
-@DTYPES
-@SHAPES
-def test_the_production_layer_with_nothing_to_learn(shape: tuple[int, ...], dtype: torch.dtype) -> None:
-    x = draw(*shape, dtype=dtype)
-    layer = plain_attention(shape[-1], dtype)
-    torch.testing.assert_close(layer(x), attend(x, x, x), **TOLERANCE[dtype])
-    torch.testing.assert_close(layer(x), attend_by_loop(x, x, x), **TOLERANCE[dtype])
 
 
 @DTYPES

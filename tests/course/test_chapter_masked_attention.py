@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional as F
 
 from jumok.course.chapters.masked_attention import (
@@ -26,7 +26,7 @@ from jumok.nn.layers import Dropout
 
 FOUR_DECIMALS = {"rtol": 0, "atol": 5.1e-5}
 DTYPES = pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-SHAPES = pytest.mark.parametrize("shape", [(1, 3), (7, 5), (1, 6, 3), (3, 4, 7)], ids=str)  # (T, C) or (B, T, C)
+SHAPES = pytest.mark.parametrize("shape", [(1, 3), (3, 4, 7)], ids=str)  # (T, C) or (B, T, C)
 
 
 def close(actual: Tensor, expected: Tensor) -> None:
@@ -64,19 +64,6 @@ def test_all_ways_of_masking_are_the_seam(heads: int, t: int, s: int, dtype: tor
 
 
 @DTYPES
-@pytest.mark.parametrize("seed", range(3))
-def test_any_mask_before_or_after_the_softmax(seed: int, dtype: torch.dtype) -> None:
-    """Not only the triangle: the cancelling works for whatever is masked."""
-    torch.manual_seed(seed)
-    q, k = torch.randn(2, 4, 5, 3, dtype=dtype), torch.randn(2, 4, 6, 3, dtype=dtype)
-    mask = torch.rand(2, 1, 5, 6) < 0.5
-    mask[..., 0] = True
-    scores, expected = scaled_scores(q, k), attention_weights(q, k, mask)
-    for way in (weights_masked_before, weights_masked_after, masked_weights):
-        close(way(scores, mask), expected)
-
-
-@DTYPES
 @SHAPES
 @pytest.mark.parametrize("bias", [False, True])
 def test_one_head_by_steps_equals_the_layer(bias: bool, shape: tuple[int, ...], dtype: torch.dtype) -> None:
@@ -97,23 +84,6 @@ def test_empty_rows_are_zero_and_a_nan_stays(dtype: torch.dtype) -> None:
     assert weights[0].tolist() == [0, 0, 0]
     close(weights[1], torch.full((3,), 1 / 3, dtype=dtype))
     assert weights[2].isnan().all()
-
-
-def test_masking_after_the_softmax_loses_scores_far_below_a_forbidden_one() -> None:
-    """Equal on paper, not in float32: the softmax over everything leaves exp(-200) = 0 to share out."""
-    scores, mask = torch.tensor([[1.0, 0.0, 200.0]]), torch.tensor([[True, True, False]])
-    assert weights_masked_after(scores, mask).isnan().all()
-    close(weights_masked_before(scores, mask), F.softmax(torch.tensor([[1.0, 0.0, -torch.inf]]), dim=-1))
-
-
-@DTYPES
-def test_masking_by_zero_is_a_mistake(dtype: torch.dtype) -> None:
-    """A score of 0 is not "nothing": exp(0) = 1 takes its share."""
-    torch.manual_seed(0)
-    q, k = torch.randn(1, 1, 4, 3, dtype=dtype), torch.randn(1, 1, 4, 3, dtype=dtype)
-    mask = causal_mask(4, 4)
-    wrong = (scaled_scores(q, k) * mask).softmax(dim=-1)
-    assert (wrong[..., ~mask] > 0.01).all()
 
 
 # --- dropout ---
@@ -148,23 +118,6 @@ def test_a_layer_in_training_drops_weights(dtype: torch.dtype) -> None:
     assert not torch.allclose(out, attention.eval()(x, causal=True))
 
 
-def test_drop_keeps_the_expectation() -> None:
-    """The mean over draws is within five standard errors of what came in."""
-    torch.manual_seed(0)
-    rate, draws = 0.3, 20_000
-    weights = torch.tensor([0.1, 0.2, 0.7], dtype=torch.float64)
-    kept = torch.rand(draws, 3) >= rate
-    mean = drop(weights.expand(draws, 3), kept, rate).mean(dim=0)
-    error = weights * (rate / (1 - rate) / draws) ** 0.5
-    assert ((mean - weights).abs() < 5 * error).all()
-
-
-@pytest.mark.parametrize("rate", [-0.1, 1, 2.0])
-def test_an_impossible_rate_is_named(rate: float) -> None:
-    with pytest.raises(ValueError, match=rf"rate={rate} is out of range"):
-        drop(torch.ones(2), torch.ones(2, dtype=torch.bool), rate)
-
-
 # --- influence ---
 
 
@@ -175,30 +128,6 @@ def test_influence_finds_the_triangle(shape: tuple[int, ...], dtype: torch.dtype
     x, t = torch.randn(shape, dtype=dtype), shape[-2]
     assert torch.equal(influence(lambda y: attention(y, causal=True), x), causal_mask(t, t))
     assert influence(attention, x).all()
-
-
-def test_influence_sees_through_a_norm() -> None:
-    """Adding 1 to a whole position was invisible behind a LayerNorm, which takes the mean away."""
-    norm = nn.LayerNorm(4, dtype=torch.float64)
-    assert torch.equal(influence(norm, torch.randn(3, 4, dtype=torch.float64)), torch.eye(3, dtype=torch.bool))
-
-
-def test_influence_finds_a_leak_that_the_mask_does_not_show() -> None:
-    """An output moved by one position, as in a target shifted the wrong way."""
-    attention = one_head(3, torch.float64)
-    leak = influence(lambda y: attention(y, causal=True).roll(-1, dims=-2), torch.randn(4, 3, dtype=torch.float64))
-    assert leak.tolist() == causal_mask(4, 4).roll(-1, dims=0).tolist()
-
-
-# --- wrong use ---
-
-
-@pytest.mark.parametrize("function", [causal_weights, causal_attention_by_loop])
-def test_one_head_is_asked_for(function: Any) -> None:
-    with pytest.raises(ValueError, match=r"n_head=2; jumok\.course\.chapters\.heads takes any number"):
-        function(MultiHeadAttention(4, 4, 2), torch.randn(3, 4))
-    with pytest.raises(ValueError, match="make the layer without qk_norm"):
-        function(MultiHeadAttention(4, 4, 1, qk_norm=1e-6), torch.randn(3, 4))
 
 
 # --- published tables ---
@@ -248,26 +177,3 @@ def test_tables_of_dropout(
     if (platform.system(), platform.machine()) == ("Linux", "x86_64"):
         assert torch.equal(of_ones != 0, kept)
         torch.testing.assert_close(of_weights, expected, rtol=0, atol=1.01e-4)
-
-
-@pytest.mark.parametrize(("seed", "length", "d_in", "d_out"), [(1, 6, 3, 2), (42, 9, 5, 7), (2024, 1, 4, 4)])
-@pytest.mark.parametrize("bias", [False, True])
-def test_other_tables_made_the_same_way(seed: int, length: int, d_in: int, d_out: int, bias: bool) -> None:
-    """Another seed, other sizes, a batch: plain torch, written out, is what the published table is made of."""
-    torch.manual_seed(seed)
-    query, key, value = (nn.Linear(d_in, d_out, bias=bias) for _ in range(3))
-    x = torch.randn(2, length, d_in)
-    scores = query(x) @ key(x).transpose(1, 2)
-    hidden = torch.triu(torch.ones(length, length), diagonal=1).bool()
-    masked = scores.masked_fill(hidden, -torch.inf)
-    weights = torch.softmax(masked / d_out**0.5, dim=-1)
-
-    torch.manual_seed(seed)
-    attention = MultiHeadAttention(d_in, d_out, 1, project=False, qkv_bias=bias)
-    close(mask_scores(step_by_step(attention, x).scores, causal_mask(length, length)), masked)
-    close(causal_weights(attention, x), weights)
-    close(attention(x, causal=True), weights @ value(x))
-    torch.manual_seed(seed)
-    dropped = F.dropout(weights, 0.5)
-    torch.manual_seed(seed)
-    close(F.dropout(causal_weights(attention, x), 0.5), dropped)

@@ -7,7 +7,7 @@ from functools import partial
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from jumok.config import GPTConfig
 from jumok.course.chapters.block_parts import apply_norm, run_block
@@ -19,12 +19,10 @@ from jumok.course.chapters.positions import (
     rotate_by_loop,
     scores_everywhere,
     sinusoidal_by_loop,
-    turn,
 )
 from jumok.models import build
 from jumok.models.gpt import GPT
 from jumok.nn.attention import MultiHeadAttention
-from jumok.nn.cache import LayerCache
 from jumok.nn.positions import rotary, rotate, sinusoidal
 
 
@@ -70,13 +68,6 @@ def test_sinusoidal_table_number_by_number(width: int, base: float) -> None:
     torch.testing.assert_close(far.float(), sinusoidal(500, width, base=base), rtol=0, atol=500 * 2.4e-7)
 
 
-def test_frequencies_fall_from_one_to_nearly_one_over_the_base() -> None:
-    fall = [frequency(i, 64) for i in range(32)]
-    assert fall[0] == 1
-    assert fall == sorted(fall, reverse=True)
-    assert 1e-4 < fall[-1] < 1.5e-4
-
-
 def test_dot_products_of_the_sinusoidal_table_depend_on_the_distance() -> None:
     table = sinusoidal_by_loop(20, 8)
     products = table @ table.T
@@ -104,19 +95,7 @@ def test_embedding_is_what_the_first_block_gets(family: str, start: int, dtype: 
         same(embed(ids[:, start:], model.token_embedding, model.position_embedding, start), caught[0])
 
 
-def test_a_place_without_a_row_is_refused() -> None:
-    tokens, positions = nn.Embedding(5, 4), nn.Embedding(3, 4)
-    with pytest.raises(ValueError, match="place 3 has no row in a table of 3"):
-        embed(torch.zeros(1, 2, dtype=torch.long), tokens, positions, start=2)
-    assert embed(torch.zeros(1, 9, dtype=torch.long), tokens).shape == (1, 9, 4)
-
-
 # --- rotary ---
-
-
-def test_a_quarter_turn() -> None:
-    x, y = turn(torch.tensor(1.0), torch.tensor(0.0), torch.tensor(0.0), torch.tensor(1.0))
-    assert (float(x), float(y)) == (0.0, 1.0)
 
 
 @pytest.mark.parametrize("shape", [(2, 3, 5, 6), (1, 1, 1, 2), (3, 7, 10)])
@@ -189,58 +168,3 @@ def test_whole_gpt_of_each_family(length: int, dtype: torch.dtype) -> None:
     for block in modern.blocks:
         x = run_block(block, x, partial(attend_with_rotary, block.attention, cos=cos, sin=sin, causal=True))
     same(modern.head(apply_norm(modern.norm, x)), modern(ids))
-
-
-# --- what positions are for ---
-
-
-def test_attention_without_positions_cannot_tell_order(dtype: torch.dtype) -> None:
-    torch.manual_seed(0)
-    attention = MultiHeadAttention(6, 6, 2).to(dtype)
-    x, order = random(2, 5, 6, dtype=dtype), [3, 0, 4, 1, 2]
-    same(attention(x[:, order]), attention(x)[:, order])
-    angles = rotary(5, 4)
-    turned = MultiHeadAttention(6, 6, 2, head_dim=4).to(dtype)
-    assert not torch.allclose(turned(x[:, order], rotary=angles), turned(x, rotary=angles)[:, order], atol=1e-3)
-
-
-def test_a_causal_mask_alone_tells_two_layers_some_order(dtype: torch.dtype) -> None:
-    """One causal layer gives the last word the same whatever the order before it; the second one notices."""
-    torch.manual_seed(0)
-    layers = [MultiHeadAttention(6, 6, 2).to(dtype) for _ in range(2)]
-    x = random(5, 6, dtype=dtype)
-    swapped = x[[1, 0, 2, 3, 4]]
-    one, other = (layers[0](text, causal=True) for text in (x, swapped))
-    same(one[-1], other[-1])
-    assert not torch.allclose(layers[1](one, causal=True)[-1], layers[1](other, causal=True)[-1], atol=1e-4)
-
-
-def test_turned_values_give_the_absolute_position_away() -> None:
-    """Turning q and k leaves attention the same wherever a text begins. Turning v too does not."""
-    torch.manual_seed(0)
-    q, k, v = torch.randn(3, 1, 2, 5, 4)
-    results: dict[bool, list[Tensor]] = {True: [], False: []}
-    for start in (0, 40):
-        cos, sin = (table[start : start + 5] for table in rotary(45, 4))
-        weights = (rotate(q, cos, sin) @ rotate(k, cos, sin).transpose(-2, -1)).softmax(dim=-1)
-        results[False].append(weights @ v)
-        results[True].append(weights @ rotate(v, cos, sin))
-    torch.testing.assert_close(*results[False], rtol=0, atol=1e-4)
-    assert not torch.allclose(*results[True], atol=0.1)
-
-
-def test_a_cache_needs_positions_that_go_on_where_it_ends() -> None:
-    torch.manual_seed(0)
-    attention = MultiHeadAttention(6, 6, 2, head_dim=4).double().eval()
-    x = random(1, 6, 6)
-    cos, sin = rotary(6, 4)
-    whole = attention(x, causal=True, rotary=(cos, sin))
-    for offset, equal in ((0, True), (-1, False)):
-        cache = LayerCache(6, torch.empty(1, 2, 0, 4, dtype=torch.float64))
-        pieces = []
-        with torch.no_grad():
-            for t in range(6):
-                place = max(0, cache.length + offset)
-                angles = cos[place : place + 1], sin[place : place + 1]
-                pieces.append(attention(x[:, t : t + 1], causal=True, rotary=angles, cache=cache))
-        assert torch.allclose(torch.cat(pieces, dim=1), whole, rtol=0, atol=1e-12) is equal

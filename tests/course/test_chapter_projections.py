@@ -56,46 +56,6 @@ def test_the_published_layer(published: dict[str, Any]) -> None:
     torch.testing.assert_close(step_by_step(layer, x).weights, torch.tensor(table["weights"]), **FOUR_DECIMALS)
 
 
-@pytest.mark.parametrize("seed", [0, 42])
-@pytest.mark.parametrize(("d_in", "head_dim"), [(3, 2), (2, 5), (1, 1)])
-@pytest.mark.parametrize("batch", [(), (2,)], ids=["one", "batched"])
-def test_other_tables_of_random_matrices(seed: int, d_in: int, head_dim: int, batch: tuple[int, ...]) -> None:
-    """What a reader gets who writes it out in plain torch, with another seed and another size."""
-    torch.manual_seed(seed)
-    w_query, w_key, w_value = torch.rand(d_in, head_dim), torch.rand(d_in, head_dim), torch.rand(d_in, head_dim)
-    x = torch.rand(*batch, 4, d_in)
-    q, k, v = x @ w_query, x @ w_key, x @ w_value
-    expected = torch.softmax(q @ k.transpose(-2, -1) / head_dim**0.5, dim=-1) @ v
-    torch.manual_seed(seed)
-    layer = layer_of(*(torch.rand(d_in, head_dim) for _ in range(3)))
-    torch.testing.assert_close(torch.rand(*batch, 4, d_in), x, rtol=0, atol=0)  # layer_of drew nothing
-    torch.testing.assert_close(layer(x), expected, **TOLERANCE[torch.float32])
-    torch.testing.assert_close(step_by_step(layer, x).context, expected, **TOLERANCE[torch.float32])
-
-
-@pytest.mark.parametrize("seed", [0, 42])
-@pytest.mark.parametrize("causal", [False, True])
-@pytest.mark.parametrize("projected", [False, True])
-@pytest.mark.parametrize("bias", [False, True])
-@pytest.mark.parametrize("batch", [(), (3,)], ids=["one", "batched"])
-def test_other_tables_of_linear_layers(
-    seed: int, causal: bool, projected: bool, bias: bool, batch: tuple[int, ...]
-) -> None:
-    """Four nn.Linear in the documented order are the layer that is made after the same seed."""
-    x = draw(*batch, 5, 6, seed=9)
-    torch.manual_seed(seed)
-    query, key, value = (nn.Linear(6, 4, bias=bias) for _ in range(3))
-    out_proj = nn.Linear(4, 4)
-    scores = query(x) @ key(x).transpose(-2, -1) / 4**0.5
-    if causal:
-        scores = scores.masked_fill(torch.triu(torch.ones(5, 5), diagonal=1).bool(), -torch.inf)
-    expected = torch.softmax(scores, dim=-1) @ value(x)
-    expected = out_proj(expected) if projected else expected
-    torch.manual_seed(seed)
-    layer = MultiHeadAttention(6, 4, 1, qkv_bias=bias, project=projected)
-    torch.testing.assert_close(layer(x, causal=causal), expected, **TOLERANCE[torch.float32])
-
-
 # --- lesson = production ---
 
 
@@ -135,21 +95,6 @@ def test_a_layer_of_matrices_can_be_trained_and_shares_nothing() -> None:
     with torch.no_grad():
         layer.q_proj.weight.zero_()
     assert torch.equal(matrices[0], before)
-
-
-def test_matrices_of_different_shapes_are_refused() -> None:
-    with pytest.raises(ValueError, match=r"\(3, 2\), \(3, 4\), \(3, 2\)\]; give three matrices"):
-        layer_of(torch.ones(3, 2), torch.ones(3, 4), torch.ones(3, 2))
-    with pytest.raises(ValueError, match="give three matrices"):
-        layer_of(*(torch.ones(3) for _ in range(3)))
-
-
-@pytest.mark.parametrize("lesson", [step_by_step, attend_pair_by_pair])
-def test_layers_of_other_chapters_are_refused(lesson) -> None:
-    with pytest.raises(ValueError, match="n_head=2"):
-        lesson(MultiHeadAttention(4, 4, 2), draw(3, 4))
-    with pytest.raises(ValueError, match="without qk_norm"):
-        lesson(MultiHeadAttention(4, 4, 1, qk_norm=1e-6), draw(3, 4))
 
 
 # --- why the scores are divided by sqrt(D) ---
@@ -202,14 +147,3 @@ def test_how_much_weights_move_with_their_query(scale: float) -> None:
     torch.testing.assert_close(gradient_of_queries(weights, k, scale).tolist(), expected, rtol=0, atol=1e-12)
     torch.testing.assert_close(gradient_of_queries(weights[0], k[0], scale).tolist(), expected[0], rtol=0, atol=1e-12)
     assert gradient_of_queries(torch.tensor([[0.0, 1.0, 0.0]]), draw(3, 2), scale).item() == 0.0
-
-
-def test_one_query_and_one_key_have_no_spread() -> None:
-    assert spread(torch.ones(1, 2), torch.ones(1, 2), scale=1) == (0.0, 0.0, 1.0, 0.0)
-
-
-def test_random_queries_are_settled_by_their_seed() -> None:
-    first, again, other = (random_queries_and_keys(3, queries=2, keys=4, seed=seed) for seed in (1, 1, 2))
-    assert torch.equal(first[0], again[0])
-    assert torch.equal(first[1], again[1])
-    assert not torch.equal(first[0], other[0])

@@ -45,11 +45,6 @@ def test_the_chain_of_a_recurrent_network_grows_with_the_length() -> None:
     assert lengths == [lengths[0] + step * n for n in (0, 1, 2, 36)]
 
 
-def test_a_chain_needs_a_graph() -> None:
-    with pytest.raises(ValueError, match="the output has no graph"):
-        recurrence.longest_chain(torch.ones(1))
-
-
 @torch.no_grad()
 def test_additive_attention_by_loop() -> None:
     attention = AdditiveAttention(6).double()

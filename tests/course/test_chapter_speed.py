@@ -46,10 +46,10 @@ def tiny(dtype: torch.dtype = torch.float64, **changes: Any) -> GPT:
 
 @TYPES
 @pytest.mark.parametrize("causal", [False, True])
-@pytest.mark.parametrize("size", [1, 3, 4, 100])
+@pytest.mark.parametrize("size", [1, 4, 100])
 @pytest.mark.parametrize(
     ("batch", "heads", "kv_heads", "t", "s"),
-    [(1, 1, 1, 1, 1), (2, 4, 2, 7, 7), (1, 3, 1, 5, 11), (3, 2, 2, 1, 9), (1, 2, 1, 17, 40)],
+    [(2, 4, 2, 7, 7), (1, 3, 1, 5, 11), (1, 2, 1, 17, 40)],
 )
 def test_tiles_equal_the_production_seam(
     dtype: torch.dtype, causal: bool, size: int, batch: int, heads: int, kv_heads: int, t: int, s: int
@@ -59,15 +59,6 @@ def test_tiles_equal_the_production_seam(
     expected = ScaledDotProductAttention()(q, k, v, causal=causal)
     found = speed.tiled_attention(q, k, v, size=size, causal=causal)
     torch.testing.assert_close(found, expected, rtol=0, atol=EXACT[dtype])
-
-
-def test_tiles_equal_the_fused_kernel_itself():
-    """Long enough that production does not take the two plain products."""
-    q, k, v = (random(1, 2, 70, 8, seed=n) for n in range(3))
-    for causal in (False, True):
-        expected = F.scaled_dot_product_attention(q, k, v, is_causal=causal)
-        found = speed.tiled_attention(q, k, v, size=16, causal=causal)
-        torch.testing.assert_close(found, expected, rtol=0, atol=1e-12)
 
 
 def test_scores_of_any_size_do_not_overflow():
@@ -82,35 +73,6 @@ def test_scores_of_any_size_do_not_overflow():
         assert float(seen.largest) == max(scores)
 
 
-def test_two_numbers_and_a_vector_are_enough():
-    """After all keys: the maximum, the sum relative to it, and the sum of the values weighted likewise."""
-    scores, values = random(1, 5), random(5, 2, seed=1)
-    seen = speed.nothing_seen(torch.zeros(1, 2, dtype=torch.float64))
-    for s in range(5):
-        seen = speed.see(seen, scores[:, s : s + 1], values[s : s + 1])
-    parts = (scores - scores.max()).exp()
-    torch.testing.assert_close(seen.largest, scores.amax(-1))
-    torch.testing.assert_close(seen.total, parts.sum(-1))
-    torch.testing.assert_close(seen.gathered, parts @ values)
-
-
-def test_a_query_that_sees_nothing_gets_zeros():
-    """More queries than keys under a causal mask: the first rows are empty, in production too."""
-    q, k, v = random(1, 1, 5, 4), random(1, 1, 2, 4, seed=1), random(1, 1, 2, 4, seed=2)
-    for size in (1, 2, 3):
-        found = speed.tiled_attention(q, k, v, size=size, causal=True)
-        torch.testing.assert_close(found, ScaledDotProductAttention()(q, k, v, causal=True), rtol=0, atol=1e-12)
-        assert found[0, 0, :3].abs().max() == 0
-
-
-def test_a_nan_stays_a_nan():
-    """A row of NaN scores must not be taken for an empty one, which gives zeros."""
-    q, k, v = (random(1, 1, 4, 4, seed=n) for n in range(3))
-    q[0, 0, 2] = math.nan
-    found = speed.tiled_attention(q, k, v, size=2, causal=True)
-    assert found.isnan().any(-1).tolist() == [[[False, False, True, False]]]
-
-
 def test_tiles_cover_what_is_allowed_and_nothing_that_is_not():
     for t, s, size in [(7, 7, 3), (3, 8, 2), (8, 3, 2), (1, 1, 5), (6, 6, 1)]:
         visited = torch.zeros(t, s, dtype=torch.int64)
@@ -123,11 +85,6 @@ def test_tiles_cover_what_is_allowed_and_nothing_that_is_not():
         assert bool((visited.bool() | ~allowed).all())
     whole = speed.tiles(7, 5, 3)
     assert sum(len(a) * len(b) for a, many in whole for b in many) == 35
-
-
-def test_a_tile_of_no_size_is_refused():
-    with pytest.raises(ValueError, match="size=0 is too small"):
-        speed.tiles(3, 3, 0)
 
 
 def test_the_fused_kernel_keeps_no_square_for_the_backward_pass():
@@ -171,11 +128,6 @@ def test_logits_with_a_cache_equal_those_without(dtype: torch.dtype, shape: dict
     torch.testing.assert_close(found, model(ids), rtol=0, atol=EXACT[dtype])
 
 
-def test_pieces_must_add_up():
-    with pytest.raises(ValueError, match="add up to 4 tokens, and ids has 5"):
-        speed.logits_step_by_step(tiny(), torch.zeros(1, 5, dtype=torch.long), (2, 2))
-
-
 def test_step_by_step_leaves_the_mode_of_the_model_alone():
     model = tiny(dropout=0.5).train()
     ids = torch.arange(6)[None]
@@ -194,24 +146,6 @@ def test_the_formula_counts_what_the_loop_counts_and_what_the_model_does(prompt:
     assert speed.work(prompt, new, cached=cached) == expected
     model = tiny(family="modern")
     assert speed.watched_work(model, list(range(prompt)), new, cached=cached) == expected
-
-
-def test_watching_ends_with_the_watch():
-    model = tiny(family="classic").train()
-    speed.watched_work(model, [1, 2], 3, cached=True)
-    assert all(not module._forward_pre_hooks for module in model.modules())
-    assert model.training
-
-
-@pytest.mark.parametrize(("prompt", "new"), [(0, 3), (3, 0)])
-def test_nothing_to_count_is_refused(prompt: int, new: int):
-    with pytest.raises(ValueError, match="must both be at least 1"):
-        speed.work(prompt, new, cached=True)
-
-
-def test_a_window_that_would_slide_is_refused():
-    with pytest.raises(ValueError, match=r"20 \+ 6 - 1 tokens exceed the context of 24"):
-        speed.watched_work(tiny(), [0] * 20, 6, cached=True)
 
 
 @SHAPES
@@ -238,8 +172,3 @@ def test_bytes_of_a_cache_are_those_it_holds(shape: dict[str, Any]):
 
     total = sum(held(layer) for layer in cache.layers)
     assert total == speed.cache_bytes(model.config, 7, batch=3, dtype=torch.bfloat16)
-
-
-def test_fewer_key_heads_make_a_smaller_cache():
-    sizes = {g: speed.cache_bytes(GPTConfig(vocab_size=9, n_head=8, n_kv_head=g), 100) for g in (8, 2, 1)}
-    assert sizes[8] == 4 * sizes[2] == 8 * sizes[1]

@@ -27,11 +27,6 @@ def test_characters_with_a_fallback_are_the_production_ids(text: str) -> None:
     assert tokenization.encode_characters(text, ids, range(256)) == production.encode(text).tolist()
 
 
-def test_every_byte_is_in_the_alphabet_once() -> None:
-    assert sorted(BYTES) == [bytes([byte]) for byte in range(256)]
-    assert BYTES.index(b"~") < BYTES.index(b"\xa1") < BYTES.index(b"\x00") < BYTES.index(b" ") < BYTES.index(b"\x7f")
-
-
 @pytest.mark.parametrize(
     ("symbols", "merged"),
     [("abab", "ab ab"), ("aab", "a ab"), ("ba", "b a"), ("", ""), ("abb", "ab b"), ("xab", "x ab")],
@@ -48,11 +43,6 @@ def test_a_pair_of_the_same_symbol_does_not_overlap(length: int, merged: str) ->
 def test_pairs_are_counted_within_words() -> None:
     counts = tokenization.count_pairs({("가", "나", "가"): 2, ("가", "나"): 1, ("나",): 9})
     assert counts == {("가", "나"): 3, ("나", "가"): 2}
-
-
-def test_the_chapter_s_endings_are_merged_first() -> None:
-    words = tokenization.in_characters(Counter(["읽었다", "먹었다", "웃었다", "읽었고", "먹었고", "읽는다", "먹는다"]))
-    assert tokenization.learn_merges(words, 9) == [Merge("었", "다", 3), Merge("는", "다", 2), Merge("었", "고", 2)]
 
 
 def test_merging_stops_at_the_number_and_at_the_frequency() -> None:

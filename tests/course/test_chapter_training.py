@@ -5,10 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from jumok.config import GPTConfig, TrainConfig
+from jumok.config import TrainConfig
 from jumok.course.chapters import training
-from jumok.course.chapters.masked_attention import influence
-from jumok.models.gpt import GPT
 from jumok.models.losses import cross_entropies
 from jumok.training import optim
 
@@ -53,12 +51,6 @@ def test_muon(shape: tuple[int, int]) -> None:
         mine = parameter.detach().clone()
 
 
-def test_the_nearest_orthogonal_matrix() -> None:
-    for shape in ((5, 5), (5, 3), (3, 5)):
-        values = torch.linalg.svdvals(training.nearest_orthogonal(torch.randn(shape, dtype=torch.float64)))
-        torch.testing.assert_close(values, torch.ones_like(values))
-
-
 def test_singular_values_come_near_one() -> None:
     values = training.singular_values_after(torch.linspace(0.005, 1, 1_000, dtype=torch.float64))
     assert 0.90 < values.min() < values.max() < 1.09
@@ -85,22 +77,3 @@ def test_the_learning_rate(schedule: str, warmup: float) -> None:
     for step in range(21):
         mine = training.learning_rate(step / 20, peak=3.0, warmup=warmup, schedule=schedule)
         assert mine == pytest.approx(3.0 * optim.rate(config, step / 20), abs=1e-12)
-
-
-def test_an_unknown_schedule() -> None:
-    with pytest.raises(ValueError, match="schedule='step' is not linear or cosine"):
-        training.learning_rate(0.5, peak=1.0, warmup=0.1, schedule="step")
-
-
-def test_without_a_mask_each_position_attends_to_all() -> None:
-    torch.manual_seed(0)
-    config = GPTConfig(vocab_size=9, context_length=5, n_layer=1, n_head=2, n_embd=8)
-
-    def reached(model: GPT) -> torch.Tensor:
-        for parameter in model.parameters():
-            torch.nn.init.normal_(parameter)
-        angles = (model.cos, model.sin)
-        return influence(lambda x: model.blocks[0](x, angles), torch.randn(1, 5, 8))
-
-    assert torch.equal(reached(GPT(config)), torch.ones(5, 5).tril().bool())
-    assert reached(training.without_mask(GPT(config))).all()

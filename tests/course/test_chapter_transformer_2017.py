@@ -31,14 +31,6 @@ def test_the_learning_rate_is_that_of_the_trainer(step: int) -> None:
     assert rate(config, step / 100_000) == pytest.approx(relative)
 
 
-def test_the_learning_rate_by_hand() -> None:
-    assert paper.learning_rate(4, width=16, warmup=4) == pytest.approx(1 / 4 / 2)
-    assert paper.learning_rate(1, width=16, warmup=4) == pytest.approx(1 / 4 / 8)
-    assert paper.learning_rate(16, width=16, warmup=4) == pytest.approx(1 / 4 / 4)
-    with pytest.raises(ValueError, match="the first step is 1"):
-        paper.learning_rate(0)
-
-
 @pytest.mark.parametrize("smoothing", [0.0, 0.1, 0.5])
 def test_label_smoothing_is_that_of_the_loss(smoothing: float) -> None:
     logits, targets = 3 * random(6, 11), torch.tensor([0, 3, 10, 5, 5, 1])
@@ -68,11 +60,6 @@ def test_parameters_are_those_of_the_model(changes: dict[str, Any]) -> None:
 def test_the_base_model_has_63_million_parameters() -> None:
     config = EncoderDecoderConfig(vocab_size=37_000, n_layer=6, n_head=8, n_embd=512, family="original")
     assert sum(paper.parameter_table(config).values()) == 63_082_496
-
-
-def test_parameters_of_learned_positions_are_refused() -> None:
-    with pytest.raises(ValueError, match="family='classic' has learned positions"):
-        paper.parameter_table(EncoderDecoderConfig(vocab_size=50))
 
 
 # --- the cost of layers ---
