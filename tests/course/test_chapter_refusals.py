@@ -81,7 +81,7 @@ REFUSED: list[tuple[str, Callable[[], object]]] = [
     ),
     (
         "has no sliding windows",
-        lambda: three_models.gpt_logits(GPT(GPTVariantConfig(**{**SIZES, "n_layer": 2}, sliding_window=5)), ids),
+        lambda: three_models.gpt_logits(GPT(GPTVariantConfig(**{**SIZES, "n_layer": 2}, sliding_window=3)), ids),
     ),
     ("the head is 'pooler'", lambda: three_models.bert_logits(BERT(BERTConfig(**SIZES, head="pooler")), ids)),
     ("causal=False", lambda: three_models.encode(nn.ModuleList([Block(CONFIG)]), torch.randn(1, 3, 6))),

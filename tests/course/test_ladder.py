@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import contextlib
 import csv
 import dataclasses
 import itertools
@@ -12,8 +11,6 @@ import os
 import re
 import shlex
 import signal
-import sys
-import threading
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -28,7 +25,6 @@ from jumok import text as reader
 from jumok.cli.console.ladder import LadderView, show_ladder
 from jumok.config import Frame, GPTConfig, TrainConfig
 from jumok.course.ladder import report, rungs
-from jumok.course.ladder import results as results_module
 from jumok.course.ladder import run as ladder_module
 from jumok.course.ladder.results import LadderRecord, Point, RungResult, TextFacts
 from jumok.course.ladder.run import Ladder, LadderEvent, LadderFinished, RungFinished, RungStarted, default_folder
@@ -43,8 +39,7 @@ from jumok.runs.folder import RunFolder
 from jumok.text import Text
 from jumok.training.loop import Loop
 from jumok.training.trainer import Trainer
-from jumok.view import training_pictures as pictures
-from jumok.view.training_pictures import _apart, draw_ladder
+from jumok.view.training_pictures import draw_ladder
 
 pytestmark = pytest.mark.slow
 
@@ -193,12 +188,6 @@ def test_settings_out_of_range_are_refused(settings: dict[str, Any], message: st
         config(**settings)
 
 
-def test_without_a_budget_it_is_a_minute() -> None:
-    asked = LadderConfig()
-    assert (asked.minutes_per_rung, asked.steps_per_rung) == (1.0, None)
-    assert all(asked.settings(rung)[1]["minutes"] == 1.0 for rung in RUNGS)
-
-
 # --- a ladder ---
 
 
@@ -327,24 +316,6 @@ def test_a_killed_ladder_continues_to_the_same_end(
     assert essence(LadderRecord.read(out)) == essence(LadderRecord.read(climbed[0]))
 
 
-def test_a_start_that_was_killed_is_no_hindrance(text: Text, tmp_path: Path) -> None:
-    out = tmp_path / "out"
-    out.mkdir()
-    (out / ".ladder.json-x1y2.tmp").write_text("half")
-    (out / ".lock").touch()
-    assert Ladder(text, out, config(), device="cpu").record.results == ()
-
-
-def test_a_stop_before_the_first_step(text: Text, tmp_path: Path) -> None:
-    """Asked for before anything began, nothing begins, and the ladder can still be climbed."""
-    ladder = Ladder(text, tmp_path / "out", config(), device="cpu")
-    ladder.request_stop()
-    [only_event] = list(ladder.run())
-    assert isinstance(only_event, LadderFinished)
-    assert only_event.reason == "interrupted"
-    assert [path.name for path in only_event.outputs] == ["ladder.json"]
-
-
 def test_a_finished_ladder_is_only_told_again(
     climbed: tuple[Path, list[LadderEvent]], text: Text, tmp_path: Path
 ) -> None:
@@ -403,18 +374,6 @@ def test_precision_is_measured_once(text: Text, tmp_path: Path) -> None:
 
 
 @pytest.mark.long
-def test_a_ladder_by_steps_measures_no_precision() -> None:
-    """It was measured, so that the same command gave other figures on a busy machine."""
-    for rung in RUNGS:
-        _, settings = config(precision="auto").settings(rung)
-        assert settings["precision"] == "float32"
-        _, settings = config(precision="auto", steps_per_rung=None, minutes_per_rung=1.0).settings(rung)
-        assert settings["precision"] == "auto"
-        _, settings = config(precision="bfloat16").settings(rung)
-        assert settings["precision"] == "bfloat16"
-
-
-@pytest.mark.long
 def test_a_budget_of_minutes(text: Text, tmp_path: Path) -> None:
     """However small, each rung takes a step, and continues with the time that is left."""
     asked = config(steps_per_rung=None, minutes_per_rung=0.001)
@@ -445,28 +404,6 @@ def test_a_text_that_is_too_short(tmp_path: Path, tales: str) -> None:
         Ladder(reader.from_string(prose[: enough - 1]), tmp_path / "out")
     ladder = Ladder(reader.from_string(prose[:enough]), tmp_path / "out", LadderConfig(steps_per_rung=1), device="cpu")
     assert isinstance(next(iter(ladder.run())), RungStarted)
-
-
-def test_a_folder_that_cannot_be_used(text: Text, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    file, full = tmp_path / "file", tmp_path / "full"
-    file.write_text("x")
-    full.mkdir()
-    (full / "thesis.doc").write_text("mine")
-    for out, message in (
-        (file, "is a file; give a folder"),
-        (file / "in", "cannot use .*: Not a directory"),
-        (full, "holds other files and no ladder"),
-    ):
-        with pytest.raises(RunError, match=message):
-            Ladder(text, out, config(), device="cpu")
-    assert (full / "thesis.doc").read_text() == "mine"
-
-    def refuse(path: Path, content: str | bytes) -> None:
-        raise PermissionError(13, "Permission denied", str(path))
-
-    monkeypatch.setattr(results_module, "write_atomic", refuse)
-    with pytest.raises(RunError, match=r"cannot write .*ladder\.json: Permission denied.*finished rungs are kept"):
-        Ladder(text, tmp_path / "new", config(), device="cpu")
 
 
 @pytest.mark.parametrize(
@@ -570,66 +507,6 @@ def test_too_few_steps_are_no_reason(language: Language) -> None:
     assert "100" in verdict(dataclasses.replace(record, results=(first,)), RUNGS[0], language)
 
 
-@pytest.mark.parametrize(
-    ("seconds", "label", "last"), [(0.9, "seconds of training", 0.9), (600.0, "minutes of training", 10.0)]
-)
-def test_the_time_axis_counts_seconds_or_minutes(
-    seconds: float, label: str, last: float, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Half a second read "500 m", and twenty minutes "1.2 k"."""
-    points = tuple(Point(tokens=n, seconds=seconds * n / 2, nats_per_char=5.0 - n) for n in (1, 2))
-    record = made_up()
-    record = dataclasses.replace(record, results=tuple(dataclasses.replace(r, curve=points) for r in record.results))
-    drawn: list[tuple[dict[str, Any], str, list[str]]] = []
-
-    def note(curves: dict[str, Any], path: Path, **how: Any) -> None:
-        draw_ladder(curves, path, **how)
-        drawn.append((curves, how["x_label"], ticks[-1]))
-
-    ticks: list[list[str]] = []
-    quiet = pictures._quiet
-
-    def look(axes: Any, *how: Any) -> None:
-        quiet(axes, *how)
-        ticks.append([axes.xaxis.get_major_formatter()(x) for x in (0.5, 2.0, 500.0, 20_000.0)])
-
-    monkeypatch.setattr(pictures, "_quiet", look)
-    monkeypatch.setattr(report, "draw_ladder", note)
-    report._picture(record, "en")
-    ((curves, said, labels),) = drawn
-    assert (said, labels) == (label, ["0.5", "2", "500", "20 k"])
-    assert next(iter(curves.values()))[0][-1] == pytest.approx(last)
-
-
-@languages
-def test_the_curves_are_named_as_the_rows_of_the_table(language: Language, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The picture said 3.31 where the table said 3.311; and a rung without a curve does not shift the names."""
-    record = made_up(bigram=3.3114)
-    bare = dataclasses.replace(record.results[1], curve=())
-    record = dataclasses.replace(record, results=(record.results[0], bare, *record.results[2:]))
-    named: list[str] = []
-
-    def note(curves: dict[str, Any], path: Path, **how: Any) -> None:
-        named.extend(curves)
-        path.write_bytes(b"")
-
-    monkeypatch.setattr(report, "draw_ladder", note)
-    report._picture(record, language)
-    rows = report.table(record, language)[1]
-    assert named == [f"{row[0]} {row[2]}" for row in rows if row is not rows[1]]
-    assert named[0].endswith(" 3.311")
-
-
-@languages
-def test_behind_the_bigram_for_want_of_time(language: Language) -> None:
-    """A rung that keeps its input is behind for another reason: it is heavier, and saw less. Nothing was said of it."""
-    record = made_up(bigram=2.0)
-    slow = tuple(dataclasses.replace(result, tokens=25_000) for result in record.results[6:])
-    record = dataclasses.replace(record, results=(*record.results[:6], *slow))
-    sentence = say("behind_in_time", language, size=1.0, share=0.25)
-    assert [rung.slug for rung in RUNGS if sentence in verdict(record, rung, language)] == SLUGS[6:]
-
-
 @languages
 def test_the_table(climbed: tuple[Path, list[LadderEvent]], language: Language) -> None:
     record = LadderRecord.read(climbed[0])
@@ -686,32 +563,7 @@ def test_a_ladder_that_is_not_finished_says_so() -> None:
     assert "Rungs still to come" not in report.page(made_up(), "en")
 
 
-@pytest.mark.long
-@languages
-def test_the_page_writes_with_a_word_that_its_models_know(language: Language) -> None:
-    """A report on an English text told its reader to begin with a Korean word, which no model of it had ever seen."""
-
-    def told(after: str) -> str:
-        last = dataclasses.replace(made_up().results[-1], after=after)
-        html = report.page(dataclasses.replace(made_up(), results=(*made_up().results[:-1], last)), language)
-        [command] = re.findall(r"<code>(jumok generate .*)</code>", html)
-        return command
-
-    assert told('\n"Alas, poor') == "jumok generate OUT/10-modern Alas"
-    assert told("?! …") == "jumok generate OUT/10-modern"
-    assert "OUT" in say("write", language)
-
-
 # --- the picture ---
-
-
-def test_names_are_moved_apart() -> None:
-    assert _apart([], 0.1) == []
-    assert _apart([0.2, 0.8], 0.1) == pytest.approx([0.2, 0.8])
-    assert _apart([0.5, 0.5, 0.5], 0.1) == pytest.approx([0.4, 0.5, 0.6])
-    assert _apart([0.0, 0.0], 0.1) == pytest.approx([0.0, 0.1])
-    crowded = _apart([0.1, 0.11, 0.12, 0.3, 0.31, 0.9], 0.1)
-    assert all(above - below >= 0.1 - 1e-9 for below, above in itertools.pairwise(crowded))
 
 
 def curves(count: int) -> dict[str, tuple[list[float], list[float]]]:
@@ -730,29 +582,6 @@ def test_a_picture_for_each_window(narrow: bool, dark: bool, tmp_path: Path) -> 
     width, height = int.from_bytes(content[16:20]), int.from_bytes(content[20:24])
     assert (width < height) is narrow
     assert len(content) < 200_000
-
-
-@pytest.mark.usefixtures("drawn")
-@pytest.mark.parametrize(
-    "drawn",
-    [{}, curves(1), {"a": ([1.0], [2.0])}, {"a": ([1.0], [float("inf")])}, {"a": ([0.0], [0.0]), "b": ([0.0], [0.0])}],
-    ids=["nothing", "one", "a point", "infinite", "all the same"],
-)
-def test_any_curves_make_a_picture(drawn: dict[str, Any], tmp_path: Path) -> None:
-    draw_ladder(drawn, tmp_path / "ladder.png", x_label="x", y_label="y")
-    assert (tmp_path / "ladder.png").read_bytes().startswith(b"\x89PNG")
-
-
-def test_the_ends_of_the_curves_have_their_markers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each name stands beside the marker of its curve, at the end of a line as dashed as the curve."""
-    lines: list[Any] = []
-    named = pictures._name_ends
-    monkeypatch.setattr(pictures, "_name_ends", lambda axes, *how: (named(axes, *how), lines.extend(axes.get_lines())))
-    draw_ladder(curves(10), tmp_path / "ladder.png", x_label="x", y_label="y")
-    looks = [(line.get_color(), line.get_marker(), line.get_linestyle()) for line in lines]
-    assert len(looks) == 20
-    assert len(set(looks[:10])) == 10
-    assert sorted(looks[10:]) == sorted(looks[:10])
 
 
 # --- the terminal ---
@@ -875,72 +704,6 @@ def test_bad_input(ladder: Jumok, arguments: list[str], code: int, message: str)
     assert not Path("runs").exists()
 
 
-@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="nothing is closed to root, or by chmod")
-def test_a_folder_that_is_closed(ladder: Jumok) -> None:
-    Path("closed").mkdir(mode=0o500)
-    end = ladder("tales.txt", "--steps-per-rung", 1, "--out", "closed/out")
-    assert (end.code, end.out) == (1, "")
-    assert "cannot use closed/out for the ladder: Permission denied. Choose another --out." in end.err
-
-
-@pytest.mark.long
-@languages
-@pytest.mark.parametrize("no_colour", [False, True])
-def test_a_terminal_of_60_columns(
-    language: Language, no_colour: bool, text: Text, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The live bar keeps to its line, and there is no colour where none is wanted."""
-    monkeypatch.setenv("COLUMNS", "60")
-    monkeypatch.setenv("TERM", "xterm-256color")
-    if no_colour:
-        monkeypatch.setenv("NO_COLOR", "1")
-    pty = pytest.importorskip("pty", reason="this system has no pseudo-terminals")
-    master, slave = pty.openpty()
-    shown: list[bytes] = []
-
-    def read() -> None:  # a terminal that nobody reads would block whoever writes to it
-        with contextlib.suppress(OSError):  # what Linux raises when the other side is closed
-            while piece := os.read(master, 1 << 16):
-                shown.append(piece)
-
-    screen_reader = threading.Thread(target=read)
-    screen_reader.start()
-    with os.fdopen(slave, "w", encoding="utf-8") as terminal, monkeypatch.context() as patch:
-        patch.setattr(sys, "stderr", terminal)
-        asked = config(n_embd=128, steps_per_rung=2)
-        with LadderView(language) as view:
-            for event in Ladder(text, tmp_path / "out", asked, language=language, device="cpu").run():
-                view.show(event)
-                if isinstance(event, Step):
-                    view._bar.refresh()
-                if isinstance(event, RungFinished) and event.number == 2:
-                    break
-    screen_reader.join(timeout=30)
-    os.close(master)
-    screen = b"".join(shown).decode()
-    bars = [line for line in re.split(r"[\r\n]+", screen) if "━" in line]
-    plain = [re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", line) for line in bars]
-    assert plain
-    assert max(cell_len(line) for line in plain) <= 60
-    assert any(" 2/10 · " in line for line in plain)
-    assert f"2/10 {RUNGS[1].title.said(language)}: " in screen
-    colours = re.findall(r"\x1b\[[0-9;]*3[0-9][0-9;]*m", screen)
-    assert bool(colours) is not no_colour
-
-
-@languages
-def test_a_skipped_step_is_told(language: Language, capsys: pytest.CaptureFixture[str]) -> None:
-    step = Step(
-        step=1200, loss=float("nan"), rate=1.0, grad_norm=0.0, skipped=True, progress=0.1, seconds=1.0, remaining=9.0,
-        tokens_per_second=100.0,
-    )  # fmt: skip
-    with LadderView(language) as view:
-        view.show(step)
-        assert say("skipped", language, step=1200) in capsys.readouterr().err
-        view.show(dataclasses.replace(step, skipped=False))
-    assert capsys.readouterr().err == ""
-
-
 def test_control_characters_of_a_sample_do_not_reach_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     """A text can hold escape sequences, and then a model writes them."""
     result = dataclasses.replace(made_up().results[0], after="글\x1b[2J\x07자\n둘째 줄")
@@ -980,30 +743,3 @@ def test_the_page_is_the_same_in_both_languages() -> None:
         assert picture.path == LEARN / "pictures" / language / "ladder.png"
         assert picture.path.read_bytes().startswith(b"\x89PNG")
     assert figures[0] == figures[1]
-
-
-def test_the_last_rung_has_the_rates_of_the_modern_family() -> None:
-    _, settings = LadderConfig().settings(RUNGS[-1])
-    assert not {"learning_rate", "optimizer"} & settings.keys()
-
-
-@pytest.mark.parametrize(
-    ("path", "value"),
-    [
-        (("before",), 5), (("before",), {"01-bigram": 5}), (("text", "sources"), []), (("text", "sources"), [1]),
-        (("floor",), float("nan")), (("vocab_size",), "9"), (("asked",), [None]), (("config", "seed"), 1.5),
-        (("text", "sha256"), None), (("asked",), ["\ud800"]),
-    ],
-)  # fmt: skip
-def test_a_ladder_with_a_value_of_a_wrong_type_is_damaged(tmp_path: Path, path: tuple[str, ...], value: Any) -> None:
-    """Each of these ended in a traceback, or in an error 500 of the server."""
-    LadderRecord(config=LadderConfig(), text=TextFacts(sources=("a.txt",), sha256="ab", chars=9)).write(tmp_path)
-    assert LadderRecord.read(tmp_path).text.name == "a.txt"
-    content = json.loads((tmp_path / "ladder.json").read_text(encoding="utf-8"))
-    part = content
-    for name in path[:-1]:
-        part = part[name]
-    part[path[-1]] = value
-    (tmp_path / "ladder.json").write_text(json.dumps(content), encoding="utf-8")
-    with pytest.raises(RunError, match=r"ladder\.json is damaged"):
-        LadderRecord.read(tmp_path)

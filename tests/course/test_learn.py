@@ -65,10 +65,6 @@ SECTIONS = {
     "en": ["Predict, then try", "Common mistakes", "Terms", "Further reading", "Questions", "Practice"],
 }
 LARGEST_PICTURE = 150_000  # bytes
-DRAWINGS = {  # the drawings of the architecture by chapter
-    3: ["attention"], 4: ["masks"], 5: ["multi-head"], 6: ["masks"], 7: ["block"],
-    10: ["gpt", "bert", "encoder-decoder"], 16: ["bert"], 17: ["recurrent"], 18: ["encoder-decoder"],
-}  # fmt: skip
 
 
 def written(language: Language) -> list[Chapter]:
@@ -119,12 +115,6 @@ LONG = {0, *range(7, 19)}  # they train models or measure times; both languages 
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_all_chapters_are_there(language: Language) -> None:
     assert [(each.number, each.slug) for each in written(language)] == list(enumerate(SLUGS))
-
-
-def test_both_languages_have_the_same_chapters() -> None:
-    korean, english = ([(each.number, each.slug) for each in written(language)] for language in LANGUAGES)
-    assert korean == english
-    assert len({number for number, _ in korean}) == len(korean)
 
 
 @pytest.mark.slow
@@ -216,20 +206,6 @@ def test_a_chapter_has_pictures(chapter: Chapter) -> None:
         assert picture.title
 
 
-@pytest.mark.parametrize("language", LANGUAGES)
-def test_the_drawings_stand_where_they_belong(language: Language) -> None:
-    """At the head of a chapter, or of a section where a chapter has several."""
-    for each in written(language):
-        parts = each.parts()
-        drawn = [n for n, part in enumerate(parts) if isinstance(part, Picture) and part.path.suffix == ".svg"]
-        places = [n for n in drawn if not is_piece(parts[n])]
-        assert [parts[n].path.stem for n in places] == DRAWINGS.get(each.number, [])
-        for n in places:
-            before = next(part for part in reversed(parts[:n]) if isinstance(part, Prose))
-            assert each.number == 10 or "\n## " not in before.text
-            assert each.number != 10 or before.text.splitlines()[-1].startswith("## ")
-
-
 @each_chapter
 def test_a_question_is_html_and_its_answer_is_not(chapter: Chapter) -> None:
     """GitHub, Jupyter and the site show Markdown in a summary as it is, with its signs."""
@@ -278,24 +254,13 @@ def twins() -> list[tuple[Chapter, Chapter]]:
 
 @pytest.mark.parametrize(("korean", "english"), twins(), ids=lambda each: f"{each.number:02d}")
 def test_both_languages_have_the_same_code(korean: Chapter, english: Chapter) -> None:
-    """Up to comments and words, block by block; and it prints the same numbers."""
+    """Up to comments and words, block by block; it prints the same numbers and draws the same pictures."""
     assert korean.path.name == english.path.name
     ours, theirs = code_of(korean), code_of(english)
     assert [masked(block.source) for block in ours] == [masked(block.source) for block in theirs]
     numbers = [[sorted(re.findall(r"\d+(?:\.\d+)?", block.output)) for block in blocks] for blocks in (ours, theirs)]
     assert numbers[0] == numbers[1]
-
-
-@pytest.mark.parametrize(("korean", "english"), twins(), ids=lambda each: f"{each.number:02d}")
-def test_both_languages_have_the_same_pictures(korean: Chapter, english: Chapter) -> None:
     assert [p.path.name for p in pictures_of(korean)] == [p.path.name for p in pictures_of(english)]
-
-
-def test_masking_keeps_what_code_does() -> None:
-    assert masked("print('가', x, f'{x:.2f} 개')  # 수") == masked('print("b", x, f"number {x:.2f}")')
-    assert masked("print('a', x)") != masked("print('a', y)")
-    assert masked("f'{x}'") != masked("f'{y}'")
-    assert masked("x = 1") != masked("x = 2")
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
@@ -407,12 +372,6 @@ The end.
     ]
 
 
-def test_code_in_another_fence_is_no_part(library: Path) -> None:
-    text = "```md\n![a](b.png)\n```\n\n```text\nonly read\n```\n"
-    [prose] = chapter_of(library, text).parts()
-    assert isinstance(prose, Prose)
-
-
 def test_the_packages_that_a_chapter_needs(library: Path) -> None:
     """They are what the reader is told; a chapter that tells nothing needs nothing."""
     text = "Install it.\n\n```sh\npip install some-package2\n```\n\n```sh\njumok learn\n```\n\n`pip install other`\n"
@@ -492,11 +451,6 @@ def test_a_terminal_shows_all_questions_before_the_answers(library: Path, colour
     assert colour == ("\x1b[2m그래서." in text)  # answers are dim where that can be shown
 
 
-def test_a_question_needs_no_number(library: Path) -> None:
-    text = "<details>\n<summary>왜?</summary>\n\n그래서.\n\n</details>\n"
-    assert render(chapter_of(library, text), width=40).split() == ["3.", "셋", "═" * 40, "왜?", "답", "그래서."]
-
-
 def test_a_notebook_unfolds_the_answers(library: Path) -> None:
     cells = ["".join(cell["source"]) for cell in notebook(chapter_of(library, QUESTIONS))["cells"]]
     assert cells[2].startswith(
@@ -569,16 +523,6 @@ def test_a_block_that_raises(library: Path) -> None:
     assert list(Path().iterdir()) == []
 
 
-def test_an_expected_output_does_not_excuse_an_exception(library: Path) -> None:
-    [failure] = failures_of(library, "```python\n1 / 0\n```\n\n```text\n...\n```\n")
-    assert "ZeroDivisionError" in failure.printed
-
-
-def test_a_block_that_does_not_parse(library: Path) -> None:
-    [failure] = failures_of(library, "```python\nx = = 1\n```\n")
-    assert "SyntaxError" in failure.printed
-
-
 def test_a_chapter_leaves_torch_as_it_was(library: Path) -> None:
     """Its seed and its printing are its own, both ways: what was set before does not reach it either."""
     torch.manual_seed(5)
@@ -605,17 +549,6 @@ def test_a_chapter_by_number_or_name(library: Path, key: int | str) -> None:
     assert (found.number, found.slug, found.language, found.title) == (3, "three", "ko", "셋")
 
 
-@pytest.mark.parametrize("key", [0, "0", "00", "before-you-start", "00-before-you-start", "before"])
-def test_the_chapter_with_the_number_0(key: int | str) -> None:
-    if key == "before":
-        with pytest.raises(ConfigError, match="Did you mean 'before-you-start'"):
-            lessons.chapter(key, "ko")
-    else:
-        found = lessons.chapter(key, "ko")
-        assert (found.number, found.slug) == (0, "before-you-start")
-        assert notebook(found)["cells"][0]["id"] == "00-000"
-
-
 @pytest.mark.parametrize(
     ("key", "message"),
     [
@@ -632,11 +565,6 @@ def test_a_chapter_that_there_is_not(library: Path, key: int | str, message: str
         chapter_of(library, "Words.", name)
     with pytest.raises(ConfigError, match=re.escape(message)):
         lessons.chapter(key, "ko")
-
-
-def test_an_unknown_language(library: Path) -> None:
-    with pytest.raises(ConfigError, match="language='kr' is not known; choose from ko, en"):
-        lessons.chapters("kr")  # type: ignore[arg-type]
 
 
 def test_the_page_on_the_ladder(library: Path) -> None:
@@ -661,13 +589,6 @@ def test_a_chapter_without_its_title(library: Path, heading: str) -> None:
     (library / "ko/03-three.md").write_text(f"{heading}\n\nWords.\n", encoding="utf-8")
     with pytest.raises(LessonError, match=r"03-three\.md must begin with the line '# 3\. TITLE'"):
         lessons.chapters("ko")
-
-
-def test_questions_come_from_the_index(library: Path) -> None:
-    chapter_of(library, "Words.")
-    assert lessons.chapter(3, "ko").question == ""
-    (library / "README.md").write_text("| 3 | [셋](ko/03-three.md) | 왜 셋일까요? |\n", encoding="utf-8")
-    assert lessons.chapter(3, "ko").question == "왜 셋일까요?"
 
 
 def test_links_for_readers_who_are_elsewhere() -> None:
@@ -738,7 +659,7 @@ def test_the_page_of_a_chapter_needs_nothing_but_itself(language: Language, tmp_
         assert ("<script>" in page) == bool(pieces)
 
 
-@pytest.mark.parametrize("width", range(20, 60))
+@pytest.mark.parametrize("width", [20, 37, 59])
 def test_no_word_of_a_table_is_lost(library: Path, width: int) -> None:
     """A line of a cell that filled its column was cut, and its last word replaced by "…" (see `_WholeCell`)."""
     words = ["소프트맥스를", "한", "뒤의", "값,", "한", "행의", "합이", "일"]
@@ -803,14 +724,6 @@ def run_notebook(cells: list[dict[str, Any]]) -> dict[str, Any]:
     return namespace
 
 
-def test_a_notebook_runs_from_top_to_bottom(library: Path) -> None:
-    text = (
-        "```python\nx = [1, 2]\nprint(x)\n```\n\n```text\n[1, 2]\n```\n\n"
-        "```python\nprint(sum(x))\n```\n\n```text\n3\n```\n"
-    )
-    assert run_notebook(notebook(chapter_of(library, text))["cells"])["x"] == [1, 2]
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(("language", "number"), [("en", 1), ("ko", 3)])
 def test_the_notebook_of_a_chapter_runs(
@@ -834,12 +747,6 @@ def test_measured_times_are_left_out(library: Path) -> None:
     shown = render(chapter)
     assert "..." not in shown
     assert "│ 7" in shown
-
-
-def test_the_same_chapter_is_the_same_notebook(library: Path) -> None:
-    chapter = chapter_of(library, "Words.\n\n```python\nx = 1\n```\n")
-    assert notebook(chapter) == notebook(chapter)
-    assert len({cell["id"] for cell in notebook(chapter)["cells"]}) == 3
 
 
 def first_cell(library: Path, language: Language) -> str:

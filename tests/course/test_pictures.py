@@ -12,12 +12,8 @@ import matplotlib
 import numpy as np
 import pytest
 import torch
-from matplotlib import font_manager
 
 from jumok.course.pictures import (
-    _colour_range,
-    _short,
-    _step,
     draw_boxes,
     draw_lines,
     draw_matrices,
@@ -27,7 +23,7 @@ from jumok.course.pictures import (
 )
 from jumok.errors import ConfigError
 from jumok.view import canvas as canvases
-from jumok.view.canvas import MASKED, canvas, line_look
+from jumok.view.canvas import MASKED
 
 pytestmark = pytest.mark.slow
 
@@ -99,22 +95,9 @@ def test_no_window_and_no_pyplot(tmp_path: Path) -> None:
     assert done.stdout.split() == [b"False", b"False"]
 
 
-def test_a_path_may_be_a_word(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    draw_lines({"a": ([1], [1])}, "a.png")
-    assert Path("a.png").is_file()
-
-
 def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"there is no folder .*nowhere\. Make it first"):
         draw_lines({"a": ([1], [1])}, tmp_path / "nowhere" / "a.png")
-
-
-def test_a_drawing_that_fails_leaves_the_old_one(tmp_path: Path) -> None:
-    (tmp_path / "a.png").write_bytes(b"old")
-    with pytest.raises(RuntimeError, match="midway"), canvas(tmp_path / "a.png", 2, 2, dpi=50):
-        raise RuntimeError("midway")
-    assert (tmp_path / "a.png").read_bytes() == b"old"
 
 
 # --- matrices ---
@@ -137,11 +120,6 @@ def test_the_numbers_are_those_of_the_matrix(values: Any, tmp_path: Path, shown:
     assert texts(axes) == ["0.25", "0.75", "1.00", "0.00"]
     assert [text.get_position() for text in axes.texts] == [(0, 0), (1, 0), (0, 1), (1, 1)], "(column, row)"
     assert axes.images[0].get_array().tolist() == [[0.25, 0.75], [1, 0]]
-
-
-def test_a_mask_is_ones_and_zeros(tmp_path: Path, shown: list[Any]) -> None:
-    draw_matrix(torch.ones(3, 3, dtype=torch.bool).tril(), tmp_path / "a.png")
-    assert texts(shown[0].axes[0]) == ["1", "0", "0", "1", "1", "0", "1", "1", "1"]
 
 
 def test_masked_scores_say_so(tmp_path: Path, shown: list[Any]) -> None:
@@ -167,24 +145,6 @@ def test_cells_that_a_mask_hides_are_grey(tmp_path: Path, shown: list[Any]) -> N
     assert [len(texts(axes)) for axes in shown[1].axes] == [4, 2]
 
 
-def test_axes_have_names(tmp_path: Path, shown: list[Any]) -> None:
-    """Side by side the rows are named once, and the columns of each matrix that has none below it."""
-    draw_matrices([torch.eye(2)] * 5, tmp_path / "a.png", titles=list("abcde"), x_label="key", y_label="query")
-    assert [axes.get_xlabel() for axes in shown[0].axes[:5]] == ["", "key", "key", "key", "key"]
-    assert [axes.get_ylabel() for axes in shown[0].axes[:5]] == ["query", "", "", "", "query"]
-
-
-def test_more_is_darker(tmp_path: Path, shown: list[Any]) -> None:
-    """White is nothing; around zero both sides grow darker."""
-    draw_matrix([[0.0, 0.5, 1.0]], tmp_path / "a.png")
-    draw_matrix([[-1.0, 0.0, 1.0]], tmp_path / "a.png", diverging=True)
-    amounts, signs = (figure.axes[0].images[0].to_rgba(np.array(v))[:, :3].sum(axis=1) / 3 for figure, v in
-                      zip(shown, ([0.0, 0.5, 1.0], [-1.0, 0.0, 1.0]), strict=True))  # fmt: skip
-    assert 1.0 > amounts[0] > 0.95
-    assert amounts[0] > amounts[1] > amounts[2]
-    assert signs[0] < 0.4 < 0.95 < signs[1] > 0.4 > signs[2]
-
-
 def test_numbers_can_be_read_on_their_cells(tmp_path: Path, shown: list[Any]) -> None:
     for diverging, values in ((False, [[0.0, 0.4, 1.0]]), (True, [[-1.0, 0.0, 1.0]])):
         draw_matrix(values, tmp_path / "a.png", diverging=diverging)
@@ -193,14 +153,6 @@ def test_numbers_can_be_read_on_their_cells(tmp_path: Path, shown: list[Any]) ->
             cell = sum(axes.images[0].to_rgba(value)[:3]) / 3
             letters = sum(matplotlib.colors.to_rgb(text.get_color())) / 3
             assert abs(cell - letters) > 0.3
-
-
-@pytest.mark.slow
-def test_many_cells_have_no_numbers(tmp_path: Path, shown: list[Any]) -> None:
-    draw_matrix(torch.rand(16, 16), tmp_path / "a.png")
-    draw_matrix(torch.rand(17, 17), tmp_path / "b.png")
-    draw_matrix(torch.rand(500, 300), tmp_path / "c.png")
-    assert [len(figure.axes[0].texts) for figure in shown] == [256, 0, 0]
 
 
 def test_labels_and_the_colour_bar(tmp_path: Path, shown: list[Any], hangul: None) -> None:
@@ -217,54 +169,12 @@ def test_labels_and_the_colour_bar(tmp_path: Path, shown: list[Any], hangul: Non
     assert len(shown[2].axes) == 2
 
 
-def test_long_labels_lean(tmp_path: Path, shown: list[Any], hangul: None) -> None:
-    for columns in (["새", "책"], ["할아버지께서는", "아이스크림을"]):
-        draw_matrix(torch.rand(2, 2), tmp_path / "a.png", columns=columns)
-    angles = [[label.get_rotation() for label in figure.axes[0].get_xticklabels()] for figure in shown]
-    assert angles[0] == [0, 0]
-    assert all(angle > 0 for angle in angles[1])
-
-
 def test_side_by_side_the_same_value_has_the_same_colour(tmp_path: Path, shown: list[Any]) -> None:
     draw_matrices([[[0.1, 0.2]], [[0.2, 0.8]], [[0.5, 0.5]]], tmp_path / "a.png", titles=["a", "b", "c"])
     matrices, bar = shown[0].axes[:3], shown[0].axes[3:]
     assert [axes.images[0].get_clim() for axes in matrices] == [(0, 0.8)] * 3
     assert [axes.get_title() for axes in matrices] == ["a", "b", "c"]
     assert len(bar) == 1
-
-
-def test_five_matrices_take_two_rows(tmp_path: Path, shown: list[Any]) -> None:
-    draw_matrices([torch.eye(3)] * 5, tmp_path / "a.png", titles=list("abcde"), numbers=True)
-    places = [axes.get_position() for axes in shown[0].axes]
-    assert len(places) == 5
-    assert len({round(place.y0, 3) for place in places}) == 2
-
-
-def test_the_range_of_colours() -> None:
-    ranges = [
-        ([[0.2, 0.4]], False, (0.0, 0.4)),
-        ([[-1.0, 2.0]], False, (-1.0, 2.0)),
-        ([[-1.0, 2.0]], True, (-2.0, 2.0)),
-        ([[0.0, 0.0]], False, (0.0, 1.0)),
-        ([[0.0, 0.0]], True, (-1.0, 1.0)),
-        ([[-3.0, -3.0]], False, (-3.0, -2.0)),
-        ([[np.nan, -np.inf]], False, (0.0, 1.0)),
-    ]
-    for values, diverging, expected in ranges:
-        assert _colour_range([np.array(values)], diverging) == expected
-
-
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [(0.0, "0"), (3.0, "3"), (0.256, "0.26"), (-0.001, "0.00"), (12.34, "12.3"), (-12.34, "-12.3"), (4800.4, "4,800")],
-)
-def test_numbers_are_short(value: float, text: str) -> None:
-    """-0.00 looked like a number below zero."""
-    assert _short(value) == text
-
-
-def test_every_few_rows_have_a_number() -> None:
-    assert [_step(count, 5.5 / count) for count in (8, 20, 64, 512)] == [1, 1, 5, 50]
 
 
 # --- lines and bars ---
@@ -280,35 +190,6 @@ def test_lines(tmp_path: Path, shown: list[Any], hangul: None) -> None:
     assert (axes.get_xlabel(), axes.get_ylabel(), axes.get_title()) == ("길이", "시간 (ms)", "제목")
     assert (axes.get_xscale(), axes.get_yscale()) == ("linear", "log")
     assert [text.get_text() for text in axes.get_legend().get_texts()] == ["캐시 없이", "캐시와"]
-
-
-def test_powers_of_ten_have_their_minus(tmp_path: Path, shown: list[Any], hangul: None) -> None:
-    """NanumGothic lacks the minus sign that matplotlib writes powers with: pytest makes an error of that warning."""
-    draw_lines({"": ([1, 2], [1e-8, 3000.0])}, tmp_path / "a.png", log_y=True)
-    draw_lines({"": ([1, 2], [2.0, 8.0])}, tmp_path / "a.png", log_y=True)
-    long, short = ({label.get_text() for label in figure.axes[0].get_yticklabels(which="both")} for figure in shown)
-    assert "$10^{-6}$" in long
-    assert {"2", "5"} <= short
-
-
-def test_one_line_without_a_name_needs_no_legend(tmp_path: Path, shown: list[Any]) -> None:
-    draw_lines({"": ([64, 1024], [1, 4])}, tmp_path / "a.png", log_x=True, markers=False)
-    axes = shown[0].axes[0]
-    assert axes.get_legend() is None
-    assert axes.lines[0].get_marker() == "None"
-    assert [label.get_text() for label in axes.get_xticklabels()] == ["64", "1,024"], "lengths, not powers of ten"
-
-
-def test_more_lines_than_colours_can_still_be_told_apart(tmp_path: Path, shown: list[Any]) -> None:
-    draw_lines({str(n): ([0, 1], [n, n]) for n in range(10)}, tmp_path / "a.png")
-    looks = {(line.get_color(), line.get_marker(), line.get_linestyle()) for line in shown[0].axes[0].lines}
-    assert len(looks) == 10
-
-
-def test_seventy_lines_look_different() -> None:
-    looks = [str(line_look(index)) for index in range(70)]
-    assert len(set(looks)) == 70
-    assert line_look(6, "#ffffff")["color"] == "#ffffff"
 
 
 # --- wrong use ---
@@ -361,15 +242,6 @@ def test_no_font_with_hangul(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     draw_lines({"book √D × ½ −∞": ([1], [1])}, tmp_path / "b.png")
 
 
-def test_a_font_that_was_installed_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hangul: None) -> None:
-    """matplotlib keeps a list of fonts in a file and does not look again: a font installed since was not found."""
-    fresh = font_manager.FontManager()
-    fresh.ttflist = [font for font in fresh.ttflist if font.name not in canvases.HANGUL_FONTS]
-    monkeypatch.setattr(font_manager, "fontManager", fresh)
-    draw_lines({"책": ([1], [1])}, tmp_path / "a.png")
-    assert {font.name for font in fresh.ttflist} & set(canvases.HANGUL_FONTS)
-
-
 # --- sequences ---
 
 
@@ -410,22 +282,6 @@ def test_a_product_shows_its_matrices(tmp_path: Path, shown: list[Any]) -> None:
     assert [texts(axes) for axes in figure.axes] == [["0", "1"], ["2", "3", "4", "5"], ["4", "5"]]
     assert [label.get_text() for label in figure.axes[0].get_xticklabels()] == ["p", "q"]
     assert [text.get_text() for text in figure.texts] == ["x", "="]
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"titles": ["A"]}, "titles has 1 entries for 2 matrices; give 2"),
-        ({"signs": []}, "signs has 0 entries for 2 matrices; give 1"),
-        ({"rows": [None]}, "rows has 1 entries for 2 matrices; give 2"),
-        ({"columns": [["a"], None]}, "columns has 1 labels for 2 columns"),
-    ],
-)
-def test_a_product_with_too_few_words(changes: dict[str, Any], message: str, tmp_path: Path) -> None:
-    words = {"titles": ["A", "B"], "signs": ["="], **changes}
-    with pytest.raises(ConfigError, match=message):
-        draw_product([torch.eye(2), torch.eye(2)], tmp_path / "a.png", **words)
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_sums_over_both_dimensions(tmp_path: Path, shown: list[Any]) -> None:
