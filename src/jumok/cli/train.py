@@ -17,7 +17,7 @@ from jumok.cli.interrupts import INTERRUPTED, stopping
 from jumok.cli.process import process_seconds, sleep_where_busy
 from jumok.cli.processes import group_of, in_launch, launch, rank_of_launch, restarts, train_as_another_rank
 from jumok.cli.train_options import field_options, read_toml, task_options
-from jumok.cli.train_request import TrainRequest
+from jumok.cli.train_request import MODELS, TrainRequest
 from jumok.config import SIZES, EncoderDecoderConfig, GPTConfig, TrainConfig, field_types
 from jumok.errors import ConfigError
 from jumok.messages import shell, tr
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from jumok.training.subscribers.progress import TrainingView
     from jumok.training.trainer import Trainer
 
-MODELS = ("gpt", "bert", "encoder_decoder")  # values of --model
 
 # Makes a trainer that writes to a folder, and a sentence for the user; the function takes what is being done.
 Making = Callable[[Path, Callable[[str], None]], tuple["Trainer", str]]
@@ -90,9 +89,7 @@ Making = Callable[[Path, Callable[[str], None]], tuple["Trainer", str]]
     help="alphabet of a char tokenizer: corpus, ksx1001 (2,350 syllables) or hangul (11,172) [corpus]",
 )
 @option("--min-count", type=int, section="Text", help="rarer characters are encoded as bytes [2]")
-@option(
-    "--model", type=click.Choice(["gpt", "bert", "encoder_decoder"]), section="Model", help="kind of model [by task]"
-)
+@option("--model", type=click.Choice(MODELS), section="Model", help="kind of model [by task]")
 @option("--size", section="Model", help=f"{', '.join(SIZES)} [micro]; options for single sizes override it")
 @field_options(GPTConfig, "Model")
 @field_options(EncoderDecoderConfig, "Model", skip=tuple(field_types(GPTConfig)))

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from jumok.training.parallel import ProcessGroup
     from jumok.training.trainer import Trainer
 
+MODELS = ("gpt", "bert", "encoder_decoder")  # values of --model
 TOKENIZER_OPTIONS = ("vocab_size", "alphabet", "min_count")
 # Settings that apply to some tasks only.
 TASKS_OF = {
@@ -64,6 +65,8 @@ class TrainRequest:
             raise ConfigError("{init} has its own tokenizer: leave {--tokenizer} and its options out.", init=self.init)
         task = self.settings.get("task") or "lm"
         require_choice("task", task, TASK_CONFIGS)
+        if self.model is not None:
+            require_choice("model", self.model, MODELS)
         self._require_settings_of(task)
         RunFolder(out).require_free()  # before anything that takes long
         if self.settings.get("val") == "-" and "-" in self.texts:
