@@ -17,12 +17,13 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from jumok import text as reader
 from jumok.errors import JumokError
 from jumok.view.canvas import canvas
-from languages import parts, run
 
 JUMOK = [sys.executable, "-m", "jumok"]
 COLOURS = ("#0b6e99", "#b3541e")
+HELD_OUT = 0.1  # as `jumok train` holds out
 
 
 def main() -> None:
@@ -35,10 +36,11 @@ def main() -> None:
     given = parser.parse_args()
     rows: list[dict[str, Any]] = []
     if given.unseen:
-        parts(given.unseen)  # so that a wrong name is told before the runs
+        reader.read(given.unseen)  # so that a wrong name is told before the runs
     with TemporaryDirectory() as folder:
         tenth = Path(folder) / "tenth.txt"
-        tenth.write_text(parts(given.text)[1], encoding="utf-8", newline="")
+        text = reader.read(given.text)
+        tenth.write_text(text.read(text.chars - round(HELD_OUT * text.chars)), encoding="utf-8", newline="")
         texts = {"last tenth": tenth} | ({"another text": given.unseen} if given.unseen else {})
         print(f"| minutes | steps | dropout | {' | '.join(texts)} |\n|{'---|' * (3 + len(texts))}")
         for minutes in sorted(given.minutes):
@@ -60,6 +62,11 @@ def row(text: Path, minutes: float, out: Path, texts: dict[str, Path]) -> dict[s
         "dropout": config["model"]["dropout"],
         **{name: nats_per_char(out, path) for name, path in texts.items()},
     }
+
+
+def run(command: list[str]) -> str:
+    """Return what a program prints, which must end well."""
+    return subprocess.run(command, check=True, capture_output=True, text=True, encoding="utf-8").stdout
 
 
 def config_of(out: Path) -> dict[str, Any]:
