@@ -27,7 +27,7 @@ from jumok.inference.requests import Request
 from jumok.inference.sampling import Sampling
 from jumok.inference.service import Counts
 from jumok.messages import Language, speaking, tr
-from jumok.serve import bodies, schemas, task_endpoints
+from jumok.serve import schemas, task_endpoints
 from jumok.serve.chat import transcript
 from jumok.serve.metrics import Metrics
 from jumok.serve.schemas import ChatBody, CompletionBody, EmbeddingBody
@@ -301,7 +301,7 @@ def test_the_limits_are_those_of_the_server(page: str) -> None:
     [rows] = [rows for rows in tables(page) if rows[0][1].startswith(f"{s.max_body:,}")]
     found = [re.sub(",", "", " ".join(re.findall(r"[\d,]*\d", row[1]))) for row in rows]
     expected = (
-        s.max_body, bodies.DEEPEST, s.max_prompt, s.max_tokens, schemas.MOST_INPUTS, s.slots + s.waiting,
+        s.max_body, s.max_prompt, s.max_tokens, schemas.MOST_INPUTS, s.slots + s.waiting,
         f"{s.read_timeout:g}", f"{s.timeout:g}",
     )  # fmt: skip
     assert found == [str(one) for one in expected]
@@ -334,7 +334,7 @@ def test_the_form_of_a_chat_is_that_of_the_server(page: str) -> None:
 
 @pytest.mark.parametrize("page", PAGES)
 def test_each_status_of_an_error_is_explained(page: str) -> None:
-    sources = "\n".join(path.read_text(encoding="utf-8") for path in Path(bodies.__file__).parent.rglob("*.py"))
+    sources = "\n".join(path.read_text(encoding="utf-8") for path in Path(schemas.__file__).parent.rglob("*.py"))
     used = {int(number) for number in re.findall(r"status(?: ==|=) ?([45]\d\d)\b", sources)}
     assert {401, 403, 408, 413, 429, 500, 503, 504} <= used
     told = [int(number) for row in table(page, "400") for number in row[0].split(", ")]

@@ -12,12 +12,12 @@ from fastapi.responses import PlainTextResponse, Response
 
 from jumok.messages import tr
 from jumok.serve import chat, completions, embeddings, task_endpoints
-from jumok.serve.bodies import JSONRoute
 from jumok.serve.desk.routes import desk_routes
 from jumok.serve.errors import APIError, add_handlers
 from jumok.serve.metrics import CONTENT_TYPE, Metrics
 from jumok.serve.middleware import DOCS, OWN, language_of
 from jumok.serve.page import page_endpoint
+from jumok.serve.replies import CancellableResponse, Reply, Threads, to_json
 from jumok.serve.run_folders import RunFolders
 from jumok.serve.schemas import (
     AttentionBody,
@@ -33,8 +33,7 @@ from jumok.serve.schemas import (
 )
 from jumok.serve.served_models import Models, Served
 from jumok.serve.settings import ServeSettings
-from jumok.serve.streaming import Reply, Threads, WhileConnected, to_json
-from jumok.serve.writing import Context, service_of, write
+from jumok.serve.text_responses import copies, send_texts, service_of
 from jumok.version import __version__
 
 B = TypeVar("B", bound=Body)
@@ -54,7 +53,7 @@ def create_app(
         folders: what the page shows; None: without a page.
     """
     app = FastAPI(title="jumok", version=__version__, docs_url=None, redoc_url=None)  # those load scripts from a CDN
-    router = APIRouter(route_class=JSONRoute, responses=ERRORS)
+    router = APIRouter(responses=ERRORS)
     api = Endpoints(models, settings, metrics or Metrics(models.counts))
     for path, endpoint in (
         ("/v1/models", api.list_models),
@@ -129,7 +128,7 @@ class Endpoints:
 
     async def complete(self, body: CompletionBody) -> Response:
         """Continue prompts."""
-        context = self._context()
+        since = time.perf_counter()
 
         async def make(reply: Reply) -> None:
             async with self._models.get(body.model) as served:
@@ -139,22 +138,23 @@ class Endpoints:
                 prompts = await threads.run(lambda: completions.read_prompts(served, body, self._settings))
                 requests = completions.requests_of(served, body, prompts, self._settings)
                 form = completions.CompletionForm(served, body, prompts)
-                await write(reply, service, requests, form, body, context)
+                await send_texts(reply, service, requests, form, body, self._metrics, since)
 
-        return WhileConnected(make, self._settings.timeout)
+        return CancellableResponse(make, self._settings.timeout)
 
     async def chat(self, body: ChatBody) -> Response:
         """Answer the messages of a chat."""
-        context = self._context()
+        since = time.perf_counter()
 
         async def make(reply: Reply) -> None:
             async with self._models.get(body.model) as served:
                 service = service_of(served)
                 request = await self._prompts.run(lambda: chat.request_of(served, body, self._settings))
-                requests = chat.requests_of(body, request, self._settings)
-                await write(reply, service, requests, chat.ChatForm(served, body, request), body, context)
+                requests = copies(body, [request], self._settings)
+                form = chat.ChatForm(served, body, request)
+                await send_texts(reply, service, requests, form, body, self._metrics, since)
 
-        return WhileConnected(make, self._settings.timeout)
+        return CancellableResponse(make, self._settings.timeout)
 
     async def embed(self, body: EmbeddingBody) -> Response:
         """Texts as vectors."""
@@ -196,10 +196,7 @@ class Endpoints:
                 found = await self._alone.run(lambda: function(served, body, self._settings))
                 await reply.whole(found, media_type)
 
-        return WhileConnected(make, self._settings.timeout)
-
-    def _context(self) -> Context:
-        return Context(settings=self._settings, metrics=self._metrics, since=time.perf_counter())
+        return CancellableResponse(make, self._settings.timeout)
 
     def _about(self, name: str) -> dict[str, Any]:
         created, task = self._models.created(name), self._models.task(name)

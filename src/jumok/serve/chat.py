@@ -34,21 +34,27 @@ from jumok.serve.errors import APIError
 from jumok.serve.schemas import ChatBody, Message
 from jumok.serve.served_models import Served
 from jumok.serve.settings import ServeSettings
-from jumok.serve.streaming import to_json
-from jumok.serve.writing import Form, TokenNames, copies, log_probability, require_short, require_tokens, sampling_of
+from jumok.serve.text_responses import (
+    ResponseForm,
+    TokenNames,
+    log_probability,
+    require_short,
+    require_tokens,
+    sampling_of,
+)
 
 ROLES = {"system": "system", "developer": "system", "user": "user", "assistant": "assistant"}  # as they are written
 STOPS = tuple(f"\n{role}:" for role in dict.fromkeys(ROLES.values()))
 
 
 def transcript(messages: Sequence[Message]) -> str:
-    """The messages as a GPT reads them, up to where its answer begins."""
+    """Return the messages as a GPT reads them, up to where its answer begins."""
     lines = [f"{ROLES[message.role]}: {message.text}\n" for message in messages]
     return "".join(lines) + "assistant:"
 
 
 def last_of_user(messages: Sequence[Message]) -> str:
-    """The text of the last message of the user.
+    """Return the text of the last message of the user.
 
     Raises:
         APIError: there is none.
@@ -60,7 +66,7 @@ def last_of_user(messages: Sequence[Message]) -> str:
 
 
 def request_of(served: Served, body: ChatBody, settings: ServeSettings) -> Request:
-    """What the engine is asked to write. For a worker thread.
+    """Return the request of a chat. For a worker thread.
 
     Raises:
         APIError: the messages are too long, or have none to answer. TokenizerError: they are no text.
@@ -104,12 +110,7 @@ def _require_room(source: Sequence[int], context: int) -> None:
         )
 
 
-def requests_of(body: ChatBody, request: Request, settings: ServeSettings) -> list[Request]:
-    """`n` answers."""
-    return copies(body, [request], settings)
-
-
-class ChatForm(Form):
+class ChatForm(ResponseForm):
     """Choices with a `message`, or with its `delta` in a stream."""
 
     def __init__(self, served: Served, body: ChatBody, request: Request) -> None:
@@ -120,22 +121,29 @@ class ChatForm(Form):
         # An answer in a transcript begins with white space, which is dropped; only transcripts have stop strings here.
         self._blank = [bool(request.stop)] * body.n
 
-    def opening(self, number: int) -> str:
-        """The role."""
-        return f'{{"index":{number},"delta":{{"role":"assistant","content":""}},"logprobs":null,"finish_reason":null}}'
+    def opening(self, number: int) -> dict[str, Any]:
+        """Return the role."""
+        return {
+            "index": number,
+            "delta": {"role": "assistant", "content": ""},
+            "logprobs": None,
+            "finish_reason": None,
+        }
 
-    def piece(self, number: int, event: Event) -> str:
-        """What is new."""
+    def piece(self, number: int, event: Event) -> dict[str, Any] | None:
+        """Return what is new."""
         text = self._shown(number, event)
         if not text and event.finish is None and not self._body.logprobs:
-            return ""
-        delta = f'{{"content":{to_json(text)}}}' if text else "{}"
-        found = to_json(self._log_probabilities(event))
-        reason = "null" if event.finish is None else f'"{event.finish}"'
-        return f'{{"index":{number},"delta":{delta},"logprobs":{found},"finish_reason":{reason}}}'
+            return None
+        return {
+            "index": number,
+            "delta": {"content": text} if text else {},
+            "logprobs": self._log_probabilities(event),
+            "finish_reason": event.finish,
+        }
 
     def choice(self, number: int, event: Event) -> dict[str, Any]:
-        """The whole answer."""
+        """Return the whole answer."""
         return {
             "index": number,
             "message": {"role": "assistant", "content": self._shown(number, event), "refusal": None},

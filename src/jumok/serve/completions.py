@@ -16,9 +16,8 @@ from jumok.serve.errors import APIError
 from jumok.serve.schemas import CompletionBody
 from jumok.serve.served_models import Served
 from jumok.serve.settings import ServeSettings
-from jumok.serve.streaming import to_json
-from jumok.serve.writing import (
-    Form,
+from jumok.serve.text_responses import (
+    ResponseForm,
     TokenNames,
     copies,
     log_probability,
@@ -43,7 +42,7 @@ class Prompt:
 
 
 def require_gpt(served: Served) -> GPT:
-    """The model, which must continue texts.
+    """Return the model, which must continue texts.
 
     Raises:
         APIError: it does not.
@@ -55,7 +54,7 @@ def require_gpt(served: Served) -> GPT:
 
 
 def read_prompts(served: Served, body: CompletionBody, settings: ServeSettings) -> list[Prompt]:
-    """The prompts of a body, with their log-probabilities if they are wanted. For a worker thread.
+    """Return the prompts of a body, with their log-probabilities if they are wanted. For a worker thread.
 
     Raises:
         APIError: a prompt is too long, or has ids that the model does not know. TokenizerError: it is no text.
@@ -91,7 +90,7 @@ def require_known(ids: Sequence[int], tokenizer: Tokenizer, param: str) -> None:
 def requests_of(
     served: Served, body: CompletionBody, prompts: Sequence[Prompt], settings: ServeSettings
 ) -> list[Request]:
-    """What the engine is asked to write: `n` texts for each prompt. An empty prompt begins as after a newline."""
+    """Return the requests of `n` texts for each prompt. An empty prompt begins as after a newline."""
     if not body.max_tokens:
         return []
     model, how = require_gpt(served), sampling_of(body)
@@ -99,7 +98,7 @@ def requests_of(
     return copies(body, requests, settings)
 
 
-class CompletionForm(Form):
+class CompletionForm(ResponseForm):
     """Choices with a `text`, which begins with the prompt where that is echoed.
 
     In `logprobs`, `tokens` are all tokens that were chosen, those of a stop string included, `top_logprobs` has the
@@ -118,36 +117,33 @@ class CompletionForm(Form):
         self._hidden = [one.before if body.echo else 0 for one in self._prompts]  # tokens that are not text
         self._ends = [0] * len(self._prompts)  # characters that are complete
 
-    def opening(self, number: int) -> str:
-        """The prompt, if it is echoed."""
-        return self._json(number, self._echo(number)) if self._body.echo else ""
+    def opening(self, number: int) -> dict[str, Any] | None:
+        """Return the prompt, if it is echoed."""
+        return self._choice(number, self._echo(number)) if self._body.echo else None
 
-    def piece(self, number: int, event: Event) -> str:
-        """What is new."""
+    def piece(self, number: int, event: Event) -> dict[str, Any] | None:
+        """Return what is new."""
         if not event.text and event.finish is None and self._body.logprobs is None:
-            return ""
-        return self._json(number, event)
+            return None
+        return self._choice(number, event)
 
     def choice(self, number: int, event: Event) -> dict[str, Any]:
-        """The whole text."""
-        whole = self._echo(number) + event if self._body.max_tokens else self._echo(number)
+        """Return the whole text."""
+        return self._choice(number, self._echo(number) + event if self._body.max_tokens else self._echo(number))
+
+    def _choice(self, number: int, event: Event) -> dict[str, Any]:
         return {
             "index": number,
-            "text": whole.text,
-            "logprobs": self._log_probabilities(number, whole),
-            "finish_reason": whole.finish,
+            "text": event.text,
+            "logprobs": self._log_probabilities(number, event),
+            "finish_reason": event.finish,
         }
 
     def _echo(self, number: int) -> Event:
-        """What comes before the new tokens; it ends the text where there are none."""
+        """Return what comes before the new tokens; it ends the text where there are none."""
         prompt = self._prompts[number]
         finish: Finish | None = None if self._body.max_tokens else "length"
         return Event(prompt.scored, prompt.text, finish) if self._body.echo else Event((), "")
-
-    def _json(self, number: int, event: Event) -> str:
-        found = to_json(self._log_probabilities(number, event))
-        reason = "null" if event.finish is None else f'"{event.finish}"'
-        return f'{{"index":{number},"text":{to_json(event.text)},"logprobs":{found},"finish_reason":{reason}}}'
 
     def _log_probabilities(self, number: int, event: Event) -> dict[str, Any] | None:
         if self._body.logprobs is None:

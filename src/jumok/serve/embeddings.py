@@ -10,11 +10,11 @@ from torch.nn import functional as F
 from jumok.inference.embed import embed_ids
 from jumok.models.checks import require_tokenizer
 from jumok.serve.completions import require_known
+from jumok.serve.replies import to_json
 from jumok.serve.schemas import EmbeddingBody
 from jumok.serve.served_models import Served
 from jumok.serve.settings import ServeSettings
-from jumok.serve.streaming import to_json
-from jumok.serve.writing import require_short
+from jumok.serve.text_responses import require_short
 
 
 def embeddings(served: Served, body: EmbeddingBody, settings: ServeSettings) -> str:

@@ -66,12 +66,8 @@ class APIError(HTTPException):
         return json.dumps(self.body, ensure_ascii=False).encode("utf-8", "backslashreplace")
 
 
-def api_error(error: BaseException, model: str | None = None) -> APIError:
-    """What a client is told of an exception; the log gets what is wrong with the server itself.
-
-    Args:
-        model: the name of the model in the request.
-    """
+def api_error(error: BaseException) -> APIError:
+    """Return what a client is told of an exception; the log gets what is wrong with the server itself."""
     if is_out_of_memory(error.__cause__ or error):
         log.error("too little memory", exc_info=error)
         wrong = "the server has too little memory for this request; send a shorter prompt, or try again in a moment."
@@ -86,6 +82,9 @@ def api_error(error: BaseException, model: str | None = None) -> APIError:
         case Overloaded():
             headers = {"Retry-After": RETRY_AFTER}
             return APIError(str(error), status=429, code="overloaded", headers=headers)
+        case UnicodeEncodeError():
+            half = f"U+{ord(error.object[error.start]):04X}"
+            return APIError(f"the request has {half}, half of a surrogate pair, which is not text.")
         case RunError():  # its message names files of the server
             log.error("%s", error)
             return APIError("the model cannot be loaded; the log of the server says why.", status=500, param="model")
@@ -99,12 +98,12 @@ def api_error(error: BaseException, model: str | None = None) -> APIError:
 
 
 def error_response(error: APIError) -> Response:
-    """The response that tells a client of an error."""
+    """Return the response that tells a client of an error."""
     return Response(error.content, error.status_code, error.headers, media_type="application/json")
 
 
 def validation_error(error: RequestValidationError) -> APIError:
-    """One sentence about one of the mistakes that pydantic found: the one that is deepest in the body.
+    """Return one sentence about one of the mistakes that pydantic found: the one that is deepest in the body.
 
     Of a field that may be one thing or another pydantic tells what each of them lacks; the deepest fits best.
     """
@@ -113,6 +112,8 @@ def validation_error(error: RequestValidationError) -> APIError:
     param = str(where[0]) if where else None
     path = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in where).removeprefix(".")
     match first["type"]:
+        case "json_invalid":
+            return APIError(f"the body is not valid JSON: {first['ctx']['error']} at character {first['loc'][1]}.")
         case "extra_forbidden":
             return APIError(f"{path} is not a parameter that this server knows.", param=param)
         case "missing" if not where:
@@ -131,7 +132,7 @@ def validation_error(error: RequestValidationError) -> APIError:
 
 
 def _is_type(part: int | str) -> bool:
-    """Whether a part of a place is not a name, but one of the types that a field may have."""
+    """Return True for a part of a place that is not a name, but one of the types that a field may have."""
     return part == "str" or "[" in str(part)
 
 

@@ -1,7 +1,7 @@
 """What is refused before the API sees it, as layers of ASGI middleware around the application.
 
-From the outside: the log, the Host and the Origin of a browser, CORS, the key, the body. `limited` puts them together.
-The answers have the API's shape.
+From the outside: the log, CORS, the guard (Host, Origin, key), the limit of bodies. `limited` puts them together. The
+answers have the form of the API. What uvicorn itself refuses is plain text.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import asyncio
 import hmac
 import logging
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from contextlib import suppress
 from hashlib import sha256
 from urllib.parse import urlsplit
@@ -24,33 +24,29 @@ from jumok.serve.errors import APIError, error_response
 from jumok.serve.metrics import Metrics
 from jumok.serve.settings import ServeSettings, is_local
 
-OPEN = {("GET", "/healthz"), ("GET", "/"), ("HEAD", "/")}  # need no key; the page of the playground asks for it
+OPEN = {("GET", "/healthz"), ("GET", "/"), ("HEAD", "/")}  # need no key; the page asks for it
 OWN = "/v1/jumok/"  # begins the paths that only the server's own page may use from a browser
 DOCS = ("/docs", "/redoc")  # of FastAPI, which a person looks for in a browser
 UPLOADS = "/v1/jumok/uploads"  # whose body the application reads piece by piece
 LONGEST_PATH = 200  # characters of a path in the log
-DRAIN_SECONDS = 2.0  # how long a body is read after it was refused
-CLOSE = {"Connection": "close"}
+CLOSE = {"Connection": "close"}  # so that the rest of a body is not waited for
 
 logger = logging.getLogger("jumok.serve")
 
 
 def limited(app: ASGIApp, settings: ServeSettings, metrics: Metrics, paths: Collection[str] = ()) -> ASGIApp:
-    """The application behind all limits.
+    """Return the application behind all limits.
 
     Args:
         paths: the paths of the routes of the application, by which requests are counted.
     """
-    app = Body(app, settings.max_body, settings.read_timeout)
-    if settings.keys:
-        app = Keys(app, settings.keys)
+    app = Guard(BodyLimit(app, settings.max_body, settings.read_timeout), settings)
     if settings.cors:
         app = CORSMiddleware(app, settings.cors, allow_methods=("GET", "POST"), allow_headers=("*",))
-    app = Browsers(app, settings.cors, local=not settings.keys and is_local(settings.host))
-    return Log(app, metrics, paths)
+    return AccessLog(app, metrics, paths)
 
 
-class Log:
+class AccessLog:
     """Writes a line for each request and counts it; an exception of the application becomes an error 500.
 
     The line has the method, the path as the client encoded it but without the query, the status ("-" if the client
@@ -79,9 +75,8 @@ class Log:
         except Exception as error:
             if not status:
                 logger.error("an error in the server", exc_info=error)
-                await _refuse(
-                    APIError("there was an error in the server; its log says more.", status=500), scope, watch
-                )
+                refused = APIError("there was an error in the server; its log says more.", status=500)
+                await error_response(refused)(scope, receive, watch)
         finally:
             self._write(scope, status, time.perf_counter() - began)
 
@@ -100,69 +95,49 @@ class Log:
 
 
 def language_of(scope: Scope) -> Language:
-    """The language of messages: English, because clients are programs, but that of the reader in the server's page."""
+    """Return the language of messages: English for programs, that of the reader for the server's own page."""
     is_read = scope["path"].startswith((OWN, *DOCS))
     wanted = Headers(scope=scope).get("accept-language", "") if is_read else ""
     return "ko" if wanted.lower().startswith("ko") else "en"
 
 
-class Browsers:
-    """Refuses what a page of another site lets a browser send.
+class Guard:
+    """Refuses requests by their Host, their Origin and their key.
 
-    Args:
-        origins: origins whose pages may use the server, without the paths under OWN.
-        local: whether only names of this machine are accepted as Host. A page can let the name of its site point to
-            127.0.0.1 (DNS rebinding); its requests then have that name as Host, and its own origin.
+    Without keys, a server on this machine accepts only names of this machine as Host. A page can let the name of its
+    site point to 127.0.0.1 (DNS rebinding); its requests then have that name as Host, and its own origin.
     """
 
-    def __init__(self, app: ASGIApp, origins: Sequence[str], *, local: bool) -> None:
-        self._app, self._origins, self._local = app, frozenset(origins), local
+    def __init__(self, app: ASGIApp, settings: ServeSettings) -> None:
+        self._app, self._origins = app, frozenset(settings.cors)
+        self._local = not settings.keys and is_local(settings.host)
+        self._digests = [sha256(key.encode()).digest() for key in settings.keys]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on, or answer 403."""
-        if scope["type"] == "http":
-            headers = Headers(scope=scope)
-            host, origin = headers.get("host", ""), headers.get("origin")
-            if self._local and not is_local(_name_in(host)):
-                wrong = "this server answers only requests to localhost; a server with an API key answers all."
-                await _refuse(APIError(wrong, status=403, code="host_not_allowed"), scope, send)
-                return
-            own_only = scope["path"].startswith(OWN)
-            if origin is not None and not self._allows(origin, host, own_only=own_only):
-                wrong = "pages of this origin may not use the server; start it with --cors and the origin."
-                await _refuse(APIError(wrong, status=403, code="origin_not_allowed"), scope, send)
-                return
-        await self._app(scope, receive, send)
+        """Pass a request on, or answer 401 or 403."""
+        error = self._refusal(scope) if scope["type"] == "http" else None
+        await (self._app if error is None else error_response(error))(scope, receive, send)
 
-    def _allows(self, origin: str, host: str, *, own_only: bool) -> bool:
+    def _refusal(self, scope: Scope) -> APIError | None:
+        headers = Headers(scope=scope)
+        host, origin = headers.get("host", ""), headers.get("origin")
+        if self._local and not is_local(_name_in(host)):
+            wrong = "this server answers only requests to localhost; a server with an API key answers all."
+            return APIError(wrong, status=403, code="host_not_allowed", headers=CLOSE)
+        if origin is not None and not self._allows(origin, host, scope["path"]):
+            wrong = "pages of this origin may not use the server; start it with --cors and the origin."
+            return APIError(wrong, status=403, code="origin_not_allowed", headers=CLOSE)
+        if self._digests and (scope["method"], scope["path"]) not in OPEN and not self._knows(headers):
+            wrong = "the API key is missing or wrong; send it in the header Authorization: Bearer KEY."
+            known = {"WWW-Authenticate": "Bearer", **CLOSE}
+            return APIError(wrong, status=401, code="invalid_api_key", headers=known)
+        return None
+
+    def _allows(self, origin: str, host: str, path: str) -> bool:
         own = origin.partition("://")[2]
         if own != "" and own.lower() == host.lower():
             return True
-        return not own_only and not self._origins.isdisjoint({"*", origin})
-
-
-def _name_in(host: str) -> str:
-    """The name in a Host header, without the port; "" if there is none."""
-    with suppress(ValueError):
-        return urlsplit(f"//{host}").hostname or ""
-    return ""
-
-
-class Keys:
-    """Refuses requests without one of the keys."""
-
-    def __init__(self, app: ASGIApp, keys: Sequence[str]) -> None:
-        self._app, self._digests = app, [sha256(key.encode()).digest() for key in keys]
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on, or answer 401."""
-        is_open = scope["type"] != "http" or (scope["method"], scope["path"]) in OPEN
-        if is_open or self._knows(Headers(scope=scope)):
-            await self._app(scope, receive, send)
-            return
-        wrong = "the API key is missing or wrong; send it in the header Authorization: Bearer KEY."
-        headers = {"WWW-Authenticate": "Bearer"}
-        await _refuse(APIError(wrong, status=401, code="invalid_api_key", headers=headers), scope, send)
+        return not path.startswith(OWN) and not self._origins.isdisjoint({"*", origin})
 
     def _knows(self, headers: Headers) -> bool:
         scheme, _, key = headers.get("authorization", "").partition(" ")
@@ -172,12 +147,21 @@ class Keys:
         return scheme.lower() == "bearer" and any(equal)
 
 
-class Body:
+def _name_in(host: str) -> str:
+    """Return the name in a Host header, without the port; "" if there is none."""
+    with suppress(ValueError):
+        return urlsplit(f"//{host}").hostname or ""
+    return ""
+
+
+class BodyLimit:
     """Reads the body of a request before the application runs; refuses one that is too large or too slow.
 
+    The rest of a body that is too large is read and thrown away: a client that still sends when the connection closes
+    sees a reset instead of the answer.
+
     Args:
-        most: bytes.
-        seconds: the time in which the client must have sent it.
+        most: bytes. seconds: the time in which the client must have sent it.
     """
 
     def __init__(self, app: ASGIApp, most: int, seconds: float) -> None:
@@ -189,69 +173,37 @@ class Body:
             await self._app(scope, receive, send)
             return
         try:
-            body = await self._read(scope, receive)
-            if body is None:
-                return  # the client has gone
+            whole: list[Message] = [{"type": "http.request", "body": await self._read(scope, receive)}]
         except APIError as error:
-            await _refuse(error, scope, send, receive if error.status_code == 413 else None)
+            await error_response(error)(scope, receive, send)
             return
-        whole: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+        except ConnectionError:
+            return  # the client has gone
 
         async def replay() -> Message:
             return whole.pop() if whole else await receive()
 
         await self._app(scope, replay, send)
 
-    async def _read(self, scope: Scope, receive: Receive) -> bytes | None:
-        """The body, or None if the client closed the connection before its end."""
+    async def _read(self, scope: Scope, receive: Receive) -> bytes:
         headers = Headers(scope=scope)
-        length = headers.get("content-length", "0")
         if "transfer-encoding" in headers and "content-length" in headers:  # a proxy may see another end of the body
             raise APIError("a request has Transfer-Encoding or Content-Length, not both.", headers=CLOSE)
-        if len(length) > 18 or int(length) > self._most:  # h11 lets only digits through
-            raise self._too_large()
-        body = bytearray()
-        try:
+        body, size, more = bytearray(), 0, True
+        with suppress(TimeoutError):
             async with asyncio.timeout(self._seconds):
-                while True:
+                while more:
                     message = await receive()
                     if message["type"] == "http.disconnect":
-                        return None
-                    body += message.get("body", b"")
-                    if len(body) > self._most:
-                        raise self._too_large()
-                    if not message.get("more_body", False):
-                        return bytes(body)
-        except TimeoutError:
+                        raise ConnectionError
+                    part, more = message.get("body", b""), message.get("more_body", False)
+                    size += len(part)
+                    if size <= self._most:
+                        body += part
+        if size > self._most:
+            wrong = f"the body is larger than {self._most:,} bytes."
+            raise APIError(wrong, status=413, code="body_too_large", headers=CLOSE)
+        if more:
             wrong = f"the body did not arrive within {self._seconds:g} seconds."
-            raise APIError(wrong, status=408, code="timeout", headers=CLOSE) from None
-
-    def _too_large(self) -> APIError:
-        wrong = f"the body is larger than {self._most:,} bytes."
-        return APIError(wrong, status=413, code="body_too_large", headers=CLOSE)
-
-
-async def _refuse(error: APIError, scope: Scope, send: Send, rest: Receive | None = None) -> None:
-    """Answer with an error.
-
-    Args:
-        rest: brings the rest of a body that is not wanted. A client that still sends when the connection closes sees
-            a reset instead of the answer, so the rest is read for a moment.
-    """
-
-    async def keep_open(message: Message) -> None:
-        if message["type"] == "http.response.body" and rest is not None:
-            message = {**message, "more_body": True}
-        await send(message)
-
-    async def nothing() -> Message:
-        return {"type": "http.disconnect"}
-
-    await error_response(error)(scope, nothing, keep_open)
-    if rest is None:
-        return
-    with suppress(TimeoutError):
-        async with asyncio.timeout(DRAIN_SECONDS):
-            while (message := await rest())["type"] == "http.request" and message.get("more_body", False):
-                pass
-    await send({"type": "http.response.body", "body": b"", "more_body": False})
+            raise APIError(wrong, status=408, code="timeout", headers=CLOSE)
+        return bytes(body)

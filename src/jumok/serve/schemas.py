@@ -121,7 +121,7 @@ class StreamOptions(Part):
     include_obfuscation: bool = False
 
 
-class Writing(Body):
+class TextBody(Body):
     """The parameters of completions and of chats. Defaults are those of OpenAI: temperature 1, all tokens possible.
 
     `top_k`, `min_p` and `repetition_penalty` are extensions, as in `jumok.generate`. A seed gives the same texts each
@@ -142,13 +142,13 @@ class Writing(Body):
     frequency_penalty: float = Field(0.0, ge=-2, le=2)
 
     @model_validator(mode="after")
-    def _options_of_a_stream(self) -> Writing:
+    def _options_of_a_stream(self) -> TextBody:
         if "stream_options" in self.model_fields_set and not self.stream:
             raise APIError("stream_options is for stream=true alone.", param="stream_options")
         return self
 
 
-class CompletionBody(Writing):
+class CompletionBody(TextBody):
     """`POST /v1/completions`.
 
     Fields:
@@ -218,7 +218,7 @@ class ResponseFormat(Part):
 _NO_TOOLS = "the models write text and call nothing"
 
 
-class ChatBody(Writing):
+class ChatBody(TextBody):
     """`POST /v1/chat/completions`.
 
     Fields:

@@ -1,4 +1,4 @@
-"""The server: its socket, its connections, signals and log lines. The requests are uvicorn's and the application's."""
+"""The server: its socket, signals and log lines. Connections are those of uvicorn, with its limits."""
 
 from __future__ import annotations
 
@@ -14,24 +14,19 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
-from typing import Any
 
-import h11
 import uvicorn
 from starlette.types import ASGIApp
-from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from jumok.errors import ServeError
 from jumok.models import Model
 from jumok.serve.app import create_app
-from jumok.serve.errors import APIError
 from jumok.serve.metrics import Metrics
 from jumok.serve.middleware import limited
 from jumok.serve.run_folders import RunFolders
 from jumok.serve.served_models import Models
 from jumok.serve.settings import ServeSettings, is_local
 
-LINGER_SECONDS = 2.0  # how long a client may read an error before the connection closes
 FRAMES = 5  # of an exception in the log
 BACKLOG = 512  # connections that the system accepts before the server does
 
@@ -84,7 +79,7 @@ def serve(
 
 
 def listen(settings: ServeSettings) -> socket.socket:
-    """A socket that listens. Connections wait in it until the server accepts them.
+    """Return a socket that listens. Connections wait in it until the server accepts them.
 
     Raises:
         ServeError: the port is in use or not allowed, or the host is not an address of this machine.
@@ -133,106 +128,10 @@ def _unusable(host: str, error: OSError) -> ServeError:
 
 
 def url_of(sock: socket.socket) -> str:
-    """The URL of a socket that listens, for a client on this machine."""
+    """Return the URL of a socket that listens, for a client on this machine."""
     host, port = sock.getsockname()[:2]
     host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
-
-
-# --- connections ---
-
-
-class _Config(uvicorn.Config):
-    """The configuration of uvicorn, and the limits of connections."""
-
-    def __init__(self, app: ASGIApp, settings: ServeSettings) -> None:
-        self.read_timeout = settings.read_timeout
-        self.most_connections = 2 * (settings.slots + settings.waiting)  # clients keep some open between requests
-        super().__init__(
-            app,
-            http=Connection,
-            loop="asyncio",
-            ws="none",
-            log_config=None,
-            server_header=False,
-            proxy_headers=False,
-            timeout_graceful_shutdown=math.ceil(settings.timeout),
-        )
-
-
-class Connection(H11Protocol):
-    """A connection of uvicorn that does not wait for its client forever.
-
-    uvicorn closes an idle connection after an answer, but waits without an end for the first byte, for the rest of
-    headers that began, and until a client reads its answer. Here a connection on which no request runs is closed after
-    `read_timeout`, unless the client is still reading an answer. Errors of HTTP itself have the API's shape.
-    """
-
-    config: _Config
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self.access_log = False  # whatever handlers loggers have: its lines have the query
-        self._timer: asyncio.TimerHandle | None = None
-        self._unsent = 0  # bytes of answers that the client had not read when the timer began
-        self._refused = False
-
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Begin, or refuse a connection too many."""
-        super().connection_made(transport)
-        if len(self.connections) > self.config.most_connections:
-            self._refuse(APIError("the server has too many connections; try again in a moment.", status=503))
-        self._watch()
-
-    def data_received(self, data: bytes) -> None:
-        """Read what the client sent."""
-        if not self._refused:
-            super().data_received(data)
-
-    def on_response_complete(self) -> None:
-        """Wait for the next request."""
-        super().on_response_complete()
-        self._watch()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        """End."""
-        super().connection_lost(exc)
-        if self._timer is not None:
-            self._timer.cancel()
-
-    def send_400_response(self, msg: str) -> None:
-        """Answer what is not HTTP, or has headers that are too large."""
-        error = sys.exception()
-        status = error.error_status_hint if isinstance(error, h11.RemoteProtocolError) else 400
-        message = "the headers are too large." if status == 431 else "this is not a valid HTTP request."
-        self._refuse(APIError(message, status=status))
-
-    def _refuse(self, error: APIError) -> None:
-        """Answer with an error, read what still comes, and close when the client does or after a moment."""
-        self._refused = True
-        if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
-            body = error.content
-            head = f"HTTP/1.1 {error.status_code} \r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\n"
-            self.transport.write(head.encode() + b"connection: close\r\n\r\n" + body)
-            if self.transport.can_write_eof():
-                self.transport.write_eof()
-            self.loop.call_later(LINGER_SECONDS, self.transport.close)
-        else:
-            self.transport.close()
-
-    def _watch(self) -> None:
-        """Start the timer anew."""
-        if self._timer is not None:
-            self._timer.cancel()
-        self._unsent = self.transport.get_write_buffer_size()
-        self._timer = self.loop.call_later(self.config.read_timeout, self._time_out)
-
-    def _time_out(self) -> None:
-        runs = self.cycle is not None and not self.cycle.response_complete and not self.transport.is_closing()
-        if runs or 0 < self.transport.get_write_buffer_size() < self._unsent:
-            self._watch()
-        else:
-            self.transport.abort()
 
 
 # --- signals ---
@@ -248,7 +147,20 @@ class Server(uvicorn.Server):
     def __init__(
         self, app: ASGIApp, settings: ServeSettings, ready: Callable[[], None], stopping: Callable[[], None]
     ) -> None:
-        super().__init__(_Config(app, settings))
+        config = uvicorn.Config(
+            app,
+            http="h11",
+            loop="asyncio",
+            ws="none",
+            log_config=None,
+            access_log=False,  # its lines have the query
+            server_header=False,
+            proxy_headers=False,
+            limit_concurrency=2 * (settings.slots + settings.waiting),  # clients keep some open between requests
+            timeout_keep_alive=math.ceil(settings.read_timeout),
+            timeout_graceful_shutdown=math.ceil(settings.timeout),
+        )
+        super().__init__(config)
         self._ready, self._stopping = ready, stopping
         self._loop: asyncio.AbstractEventLoop | None = None
 
@@ -285,7 +197,7 @@ class Server(uvicorn.Server):
 
 
 def escaped(text: str) -> str:
-    """A text on one line that cannot control a terminal.
+    """Return a text on one line that cannot control a terminal.
 
     Control characters, line separators, directions of writing and other invisible characters are written as in Python,
     for example \\n, \\x1b and \\u202e.

@@ -14,11 +14,11 @@ from jumok.inference.fill_mask import fill_mask, mask_token, require_masked_mode
 from jumok.models.checks import require_tokenizer
 from jumok.models.encoder_decoder import EncoderDecoder
 from jumok.serve.errors import APIError
+from jumok.serve.replies import to_json
 from jumok.serve.schemas import AttentionBody, Body, ClassifyBody, FillMaskBody, PageBody, TokenizeBody
 from jumok.serve.served_models import Served
 from jumok.serve.settings import ServeSettings
-from jumok.serve.streaming import to_json
-from jumok.serve.writing import TokenNames, require_short
+from jumok.serve.text_responses import TokenNames, require_short
 from jumok.view import schema
 from jumok.view.model_page import ModelPage
 from jumok.view.page import page_of

@@ -20,10 +20,10 @@ from jumok.serve.desk.summaries import Summaries
 from jumok.serve.desk.training import Training, folder_of
 from jumok.serve.errors import Refused
 from jumok.serve.middleware import OWN, UPLOADS, language_of
+from jumok.serve.replies import Threads, to_json
 from jumok.serve.run_folders import RunFolders
 from jumok.serve.schemas import COLUMNS, NameBody, ResumeBody, StartBody
 from jumok.serve.settings import ServeSettings
-from jumok.serve.streaming import Threads, to_json
 from jumok.version import __version__
 
 READERS = 4  # calls that read run folders at a time

@@ -1,0 +1,309 @@
+"""The texts of completions and chats: submitted to the engine of a model, and sent in the form of an endpoint."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+import time
+import uuid
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from typing import Any
+
+from jumok.errors import ConfigError, JumokError
+from jumok.inference.requests import Drawn, Event, Request, joined, sample_number
+from jumok.inference.sampling import Sampling
+from jumok.inference.service import Service, Stream
+from jumok.serve.errors import APIError
+from jumok.serve.metrics import Metrics
+from jumok.serve.replies import DONE, Reply, to_json
+from jumok.serve.schemas import TextBody
+from jumok.serve.served_models import Served
+from jumok.serve.settings import ServeSettings
+from jumok.text.hangul import nfc
+from jumok.tokenizers import Tokenizer
+
+LEAST = -9999.0  # for a log-probability of minus infinity, as in the API of OpenAI
+
+log = logging.getLogger(__name__)
+
+
+def sampling_of(body: TextBody) -> Sampling:
+    """Return how tokens are chosen."""
+    return Sampling(
+        repetition_penalty=body.repetition_penalty,
+        presence_penalty=body.presence_penalty,
+        frequency_penalty=body.frequency_penalty,
+        temperature=body.temperature,
+        top_k=body.top_k or None,
+        top_p=body.top_p,
+        min_p=body.min_p,
+    )
+
+
+def service_of(served: Served) -> Service:
+    """Return the service of a model that writes.
+
+    Raises:
+        APIError: it does not write.
+    """
+    if served.service is None:
+        raise APIError(
+            f"the model {served.name!r} has the task {served.task}, which writes no text; choose one with the task lm "
+            "or seq2seq.",
+            param="model",
+        )
+    return served.service
+
+
+def require_tokens(name: str, tokens: int, settings: ServeSettings) -> None:
+    """Raise APIError if more tokens are asked for than the server writes."""
+    if tokens > settings.max_tokens:
+        raise APIError(f"{name} should be at most {settings.max_tokens:,} on this server.", param=name)
+
+
+def require_short(name: str, size: int, settings: ServeSettings) -> None:
+    """Raise APIError if a text has more characters, or ids, than the server reads."""
+    if size > settings.max_prompt:
+        raise APIError(
+            f"{name} has {size:,} characters or tokens; this server reads at most {settings.max_prompt:,}.",
+            param=name,
+            code="context_length_exceeded",
+        )
+
+
+def copies(body: TextBody, requests: Sequence[Request], settings: ServeSettings) -> list[Request]:
+    """Return the `n` texts of each request, with the seed and the stop strings of a body.
+
+    Raises:
+        APIError: they are more than the server ever takes at once.
+    """
+    most = settings.slots + settings.waiting
+    if len(requests) * body.n > most:
+        raise APIError(
+            f"prompt and n ask for {len(requests) * body.n:,} texts; this server writes at most {most:,} at once.",
+            param="n" if body.n > 1 else "prompt",
+        )
+    seed = secrets.randbits(63) if body.seed is None else body.seed % 2**64  # a negative one is a two's complement
+    return [
+        replace(request, seed=seed, sample=sample_number(number, i), stop=(*request.stop, *map(nfc, body.stop)))
+        for number, request in enumerate(requests)
+        for i in range(body.n)
+    ]
+
+
+class ResponseForm(ABC):
+    """How an endpoint writes its response. A text is known by its number among all texts of the request.
+
+    Args:
+        name: begins the id of the response. kinds: of a response, and of a piece of a stream. prompt_tokens: how many
+            were read. count: of the texts.
+    """
+
+    def __init__(self, served: Served, name: str, kinds: tuple[str, str], prompt_tokens: int, count: int) -> None:
+        self._kind, self._chunk_kind = kinds
+        self.count = count
+        self._about = {"id": f"{name}-{uuid.uuid4().hex}", "created": int(time.time()), "model": served.name}
+        self._prompt_tokens = prompt_tokens
+
+    @abstractmethod
+    def opening(self, number: int) -> dict[str, Any] | None:
+        """Return the choice with which the stream of a text begins, if there is one."""
+
+    @abstractmethod
+    def piece(self, number: int, event: Event) -> dict[str, Any] | None:
+        """Return a choice with what is new of a text, or None if nothing can be shown yet."""
+
+    @abstractmethod
+    def choice(self, number: int, event: Event) -> dict[str, Any]:
+        """Return the choice of a whole text."""
+
+    def usage(self, completion_tokens: int) -> dict[str, int]:
+        """Return the numbers of tokens that were read and written."""
+        return {
+            "prompt_tokens": self._prompt_tokens,
+            "completion_tokens": completion_tokens,
+            "total_tokens": self._prompt_tokens + completion_tokens,
+        }
+
+    def whole(self, events: Sequence[Event]) -> dict[str, Any]:
+        """Return the response, from all that was written of each text."""
+        choices = [self.choice(number, event) for number, event in enumerate(events)]
+        usage = self.usage(sum(len(event.drawn) for event in events))
+        return {**self._about, "object": self._kind, "choices": choices, "usage": usage}
+
+    def chunk(self, *choices: dict[str, Any]) -> dict[str, Any]:
+        """Return a piece of a stream."""
+        return {**self._about, "object": self._chunk_kind, "choices": choices}
+
+
+async def send_texts(
+    reply: Reply,
+    service: Service,
+    requests: Sequence[Request],
+    form: ResponseForm,
+    body: TextBody,
+    metrics: Metrics,
+    since: float,
+) -> None:
+    """Let a service write some texts, and send them in the form of an endpoint.
+
+    Args:
+        requests: one for each text of the form, or none where nothing is to be written.
+        since: when the request came, by `time.perf_counter`.
+    """
+    tokens, parts = 0, [[] for _ in range(form.count)]  # type: tuple[int, list[list[Event]]]
+    usage: dict[str, Any] = {"usage": None} if body.stream_options.include_usage else {}
+
+    async def send(choices: Sequence[dict[str, Any] | None]) -> None:
+        await reply.events(*(form.chunk(choice) | usage for choice in choices if choice is not None))
+
+    with submitted(service, requests) as streams:
+        if body.stream:
+            await reply.begin()
+            await send([form.opening(number) for number in range(form.count)])
+        async for found in grown(streams, metrics, since):
+            tokens += sum(len(event.drawn) for _, event in found)
+            reply.count(tokens)
+            if body.stream:
+                await send([form.piece(number, event) for number, event in found])
+            else:
+                for number, event in found:
+                    parts[number].append(event)
+    if not body.stream:
+        await reply.whole(to_json(form.whole([joined(events) for events in parts])))
+        return
+    if usage:
+        await reply.events(form.chunk() | {"usage": form.usage(tokens)})
+    await reply.end(DONE)
+
+
+# --- the texts of a service -------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def submitted(service: Service, requests: Sequence[Request]) -> Iterator[list[Stream]]:
+    """Submit some texts to a service; those that are not finished at the end of the block are cancelled.
+
+    Raises:
+        Overloaded: too many texts are waiting. APIError: the server is shutting down.
+    """
+    streams: list[Stream] = []
+    try:
+        for request in requests:
+            try:
+                streams.append(service.submit(request))
+            except RuntimeError:  # the service is closed
+                raise _closing() from None
+        yield streams
+    finally:
+        for stream in streams:
+            stream.cancel()
+
+
+async def grown(streams: Sequence[Stream], metrics: Metrics, since: float) -> AsyncIterator[list[tuple[int, Event]]]:
+    """Yield what is new of some texts, each time that something is: their numbers and events, until all have ended.
+
+    Args:
+        since: when the request came, by `time.perf_counter`.
+
+    Raises:
+        APIError: the model failed, or the service was closed. ConfigError: the engine does not accept a request.
+    """
+    loop, ready = asyncio.get_running_loop(), asyncio.Event()
+
+    def listen() -> None:  # in the thread of the service
+        with suppress(RuntimeError):  # the loop is closed
+            loop.call_soon_threadsafe(ready.set)
+
+    for stream in streams:
+        stream.notify(listen)
+    growing = dict(enumerate(streams))
+    last: dict[int, float] = {}
+    while growing:
+        await ready.wait()
+        ready.clear()
+        found = []
+        for number, stream in list(growing.items()):
+            event = _taken(stream)
+            if event is None:
+                continue
+            if event.finish in ("not finite", "cancelled"):
+                raise _broken(event)
+            if event.finish is not None:
+                del growing[number]
+            _measure(event, number, last, metrics, since)
+            found.append((number, event))
+        if found:
+            yield found
+
+
+def _taken(stream: Stream) -> Event | None:
+    try:
+        return stream.take()
+    except ConfigError:
+        raise
+    except JumokError as error:
+        log.error("%s", error, exc_info=error)
+        raise APIError("the model failed while it generated; the log of the server says why.", status=500) from error
+
+
+def _broken(event: Event) -> APIError:
+    if event.finish == "cancelled":
+        return _closing()
+    return APIError(
+        "the model's logits are not finite: its parameters are damaged or its training diverged.", status=500
+    )
+
+
+def _closing() -> APIError:
+    return APIError("the server is shutting down.", status=503)
+
+
+def _measure(event: Event, number: int, last: dict[int, float], metrics: Metrics, since: float) -> None:
+    """Measure the times of the tokens of an event; tokens that arrive together share the time since the last."""
+    if not event.drawn:
+        return
+    now = time.perf_counter()
+    if number in last:
+        metrics.between((now - last[number]) / len(event.drawn))
+    else:
+        metrics.first_token(now - since)
+    last[number] = now
+
+
+# --- tokens as text ---------------------------------------------------------------------------------------------------
+
+
+class TokenNames:
+    """Names tokens by their text, or as "bytes:\\xea" where their bytes are no whole characters."""
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        self._tokenizer = tokenizer
+
+    def bytes(self, token: int) -> list[int] | None:
+        """Return the UTF-8 bytes of a token, if the tokenizer spells bytes."""
+        found = self._tokenizer.bytes_of([token])
+        return None if found is None else list(found[0])
+
+    def name(self, token: int) -> str:
+        """Return a token as text."""
+        found = self._tokenizer.bytes_of([token])
+        if found is None:
+            return self._tokenizer.pieces([token])[0]
+        try:
+            return found[0].decode()
+        except UnicodeDecodeError:
+            return "bytes:" + "".join(f"\\x{byte:02x}" for byte in found[0])
+
+    def likeliest(self, drawn: Drawn) -> list[tuple[int, float]]:
+        """Return the likeliest tokens and their log-probabilities, as JSON can have them."""
+        return [(token, max(value, LEAST)) for token, value in drawn.top]
+
+
+def log_probability(drawn: Drawn) -> float | None:
+    """Return the log-probability of a token, as JSON can have it."""
+    return None if drawn.log_probability is None else max(drawn.log_probability, LEAST)
