@@ -385,10 +385,10 @@ def judged(tmp_path: Path) -> Callable[..., dict[str, Any]]:
     return verdict
 
 
-# --- pages in a browser; one Chromium for all tests of a process ---
+# --- pages in a browser ---
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
     """Chromium, driven by Playwright; skips where one of them is missing."""
     with model_pages.chromium() as started:

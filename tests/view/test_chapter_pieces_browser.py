@@ -6,14 +6,12 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 pytest.importorskip("sphinx", reason="the site is built with Sphinx: pip install 'jumok[docs]'")
-sync_api = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed: pip install playwright")
 
 pytestmark = [pytest.mark.browser, pytest.mark.long]
 
@@ -44,23 +42,12 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return built
 
 
-@pytest.fixture(scope="module")
-def chromium() -> Iterator[Any]:
-    program = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-    if program is None:
-        pytest.skip("there is no Chromium to open the page in; on Debian and Ubuntu: apt install chromium")
-    with sync_api.sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox", "--disable-gpu"])
-        yield browser
-        browser.close()
-
-
 class Site:
     """The site in a browser without a network; it collects complaints and requests that leave the site."""
 
-    def __init__(self, site: Path, chromium: Any, **options: Any) -> None:
+    def __init__(self, site: Path, browser: Any, **options: Any) -> None:
         self.site, self.troubles = site, list[str]()
-        self.page = chromium.new_context(**options).new_page()
+        self.page = browser.new_context(**options).new_page()
         self.page.on("console", lambda message: self.troubles.append(message.text))
         self.page.on("pageerror", lambda error: self.troubles.append(str(error)))
         self.page.route("**/*", self._answer)
@@ -85,9 +72,9 @@ class Site:
         return self.page.locator(f'[data-piece="{name}"]')
 
 
-def test_every_piece_works_by_keyboard(site: Path, chromium: Any) -> None:
+def test_every_piece_works_by_keyboard(site: Path, browser: Any) -> None:
     """Each control has a name and can be reached; together they change the sentence below the drawing."""
-    visit = Site(site, chromium, viewport={"width": 390, "height": 800})
+    visit = Site(site, browser, viewport={"width": 390, "height": 800})
     for number, names in CHAPTERS.items():
         visit.open("ko", number)
         for name in names:
@@ -110,9 +97,9 @@ def test_every_piece_works_by_keyboard(site: Path, chromium: Any) -> None:
 
 
 @pytest.mark.parametrize(("language", "width"), [("ko", 390), ("en", 1280)])
-def test_every_piece_speaks_the_language_of_its_page(site: Path, chromium: Any, language: str, width: int) -> None:
+def test_every_piece_speaks_the_language_of_its_page(site: Path, browser: Any, language: str, width: int) -> None:
     """And it is not wider than the page."""
-    visit = Site(site, chromium, viewport={"width": width, "height": 800})
+    visit = Site(site, browser, viewport={"width": width, "height": 800})
     for number, names in CHAPTERS.items():
         visit.open(language, number)
         assert visit.page.evaluate("document.documentElement.scrollWidth") == width
@@ -121,9 +108,9 @@ def test_every_piece_speaks_the_language_of_its_page(site: Path, chromium: Any, 
     assert visit.troubles == []
 
 
-def test_steps_go_back_and_on_and_by_themselves(site: Path, chromium: Any) -> None:
+def test_steps_go_back_and_on_and_by_themselves(site: Path, browser: Any) -> None:
     """A button at the end keeps the focus, and a reader's own step ends the play."""
-    visit = Site(site, chromium)
+    visit = Site(site, browser)
     visit.page.clock.install()
     visit.open("en", 9)
     piece = visit.piece("online")
@@ -149,9 +136,9 @@ def test_steps_go_back_and_on_and_by_themselves(site: Path, chromium: Any) -> No
     assert visit.troubles == []
 
 
-def test_a_piece_follows_the_site_the_system_and_paper(site: Path, chromium: Any) -> None:
+def test_a_piece_follows_the_site_the_system_and_paper(site: Path, browser: Any) -> None:
     """Its colours, its movement, and its picture in place of the live part."""
-    visit = Site(site, chromium, color_scheme="dark", reduced_motion="reduce")
+    visit = Site(site, browser, color_scheme="dark", reduced_motion="reduce")
     visit.open("en", 4)
     piece = visit.piece("mask")
     live, picture, cell = (piece.locator(part) for part in (".jumok-live", "img", "rect"))
@@ -169,8 +156,8 @@ def test_a_piece_follows_the_site_the_system_and_paper(site: Path, chromium: Any
     assert visit.troubles == []
 
 
-def test_without_the_script_a_piece_is_its_picture(site: Path, chromium: Any) -> None:
-    visit = Site(site, chromium, java_script_enabled=False)
+def test_without_the_script_a_piece_is_its_picture(site: Path, browser: Any) -> None:
+    visit = Site(site, browser, java_script_enabled=False)
     visit.open("en", 4)
     assert visit.piece("mask").locator("img").is_visible()
     assert visit.piece("mask").locator(".jumok-live").count() == 0

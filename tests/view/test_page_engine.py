@@ -411,30 +411,25 @@ def page_of(model: Model, folder: Path, *, worker: str) -> str:
 @pytest.mark.browser
 @pytest.mark.long
 @pytest.mark.parametrize("worker", ["allowed", "refused"])
-def test_a_browser_writes_the_text_of_pytorch(worker: str, tmp_path: Path) -> None:
+def test_a_browser_writes_the_text_of_pytorch(browser: Any, worker: str, tmp_path: Path) -> None:
     """From disk, with a policy as strict as that of a page; where workers are refused, the page computes itself."""
-    sync_api = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed")
-    chromium = shutil.which("chromium") or shutil.which("google-chrome")
-    if chromium is None:
-        pytest.skip("Chromium is not installed")
     model = model_of(GPTConfig, tokenizer_of("jamo"))
     [expected] = generate(rounded(model), PROMPT, tokens=100, temperature=0)
-    with sync_api.sync_playwright() as play, play.chromium.launch(executable_path=chromium) as browser:
-        page = browser.new_page()
-        page.goto(page_of(model, tmp_path, worker=worker))
-        found = page.evaluate(
-            """async (prompt) => {
-                const engine = await window.opened;
-                const {ids} = await engine.encode(prompt);
-                let text = "";
-                const settings = {tokens: 100, sampling: {temperature: 0}};
-                const {rest} = await engine.write(ids, settings, ({added}) => (text += added));
-                const error = await engine.fill("가").catch(({code, values}) => ({code, values}));
-                const endless = engine.write(ids, {tokens: 1e9}, () => engine.stop());
-                return {text: text + rest, kind: engine.constructor.name, error, ended: (await endless).ended};
-            }""",
-            PROMPT,
-        )
+    page = browser.new_page()
+    page.goto(page_of(model, tmp_path, worker=worker))
+    found = page.evaluate(
+        """async (prompt) => {
+            const engine = await window.opened;
+            const {ids} = await engine.encode(prompt);
+            let text = "";
+            const settings = {tokens: 100, sampling: {temperature: 0}};
+            const {rest} = await engine.write(ids, settings, ({added}) => (text += added));
+            const error = await engine.fill("가").catch(({code, values}) => ({code, values}));
+            const endless = engine.write(ids, {tokens: 1e9}, () => engine.stop());
+            return {text: text + rest, kind: engine.constructor.name, error, ended: (await endless).ended};
+        }""",
+        PROMPT,
+    )
     assert found["text"] == expected.text
     assert found["kind"] == ("WorkerEngine" if worker == "allowed" else "LocalEngine")
     assert found["error"] == {"code": "engine.not_this_model", "values": {"method": "fill", "kind": "gpt"}}
