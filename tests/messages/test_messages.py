@@ -66,7 +66,7 @@ def calls() -> list[Call]:
 
 def said() -> Iterator[Call]:
     """The calls that take a template."""
-    return (call for call in calls() if call.function in {"tr", "message", *ERRORS})
+    return (call for call in calls() if call.function in {"tr", "message", "in_each_language", *ERRORS})
 
 
 def messages() -> dict[str, str]:

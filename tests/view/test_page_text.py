@@ -1,4 +1,7 @@
-"""The JavaScript of a page reads tokens as Python does. The tests of tests/js check what is written here."""
+"""The JavaScript of a page reads tokens as Python does.
+
+Both suites read tests/fixtures/token_text.json; what is drawn at random is written for tests/js/tokenizer.test.mjs.
+"""
 
 from __future__ import annotations
 
@@ -17,11 +20,12 @@ from jumok.corpora import stories
 from jumok.errors import ViewError
 from jumok.tokenizers import Tokenizer, train_tokenizer
 from jumok.view.page_tokenizer import require_readable, unreadable_part
-from jumok.view.token_text import Reader
+from jumok.view.token_text import TokenNames
 from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tokenizers, trainers
 from tokenizers import Tokenizer as HFTokenizer
 
 ROOT = Path(__file__).parents[2]
+VECTORS = ROOT / "tests" / "fixtures" / "token_text.json"
 SPECIAL = ("[PAD]", "[CLS]", "[SEP]", "[MASK]")
 # Characters that are joined, reordered, decomposed, invisible, white, or several UTF-16 units.
 ODD = [
@@ -63,44 +67,47 @@ def run_node(name: str, **files: Path) -> None:
     assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
 
 
-def expected(name: str, tokenizer: Tokenizer, texts: list[str], streamed: int) -> dict[str, Any]:
-    """What Python makes of some texts, and of ids drawn at random."""
-    draw = random.Random(7)
-    drawn = [draw.choices(range(tokenizer.vocab_size), k=draw.randint(1, 30)) for _ in range(streamed)]
-    drawn += [
-        draw.sample(tokenizer.encode(text).tolist(), k=5) for text in texts[:300:3] if len(tokenizer.encode(text)) > 5
-    ]
-    drawn += [tokenizer.encode(text).tolist()[:-1] for text in texts[:100:2] if len(text) < 1000]
-    reader = Reader(tokenizer)
-    streams = []
-    for ids in drawn:
-        if any(unicodedata.category(character) == "Cn" for character in tokenizer.decode(ids)):
-            continue  # Node may know a newer Unicode
-        stream = tokenizer.stream()
-        parts = [stream.push(token) for token in ids]
-        read = reader.read(ids)
-        streams.append(
-            {
-                "ids": ids,
-                "parts": parts,
-                "rest": stream.flush().rstrip("\ufffd"),
-                "decoded": tokenizer.decode(ids),
-                "read": {
-                    "text": read.text,
-                    "tokens": [vars(token) for token in read.tokens],
-                    "groups": read.groups,
-                    "group_texts": read.group_texts,
-                },
-            }
-        )
-    encoded = [(text, tokenizer.encode(text).tolist()) for text in texts]
+def expected(name: str, tokenizer: Tokenizer, texts: list[str], streams: list[list[int]]) -> dict[str, Any]:
+    """What Python makes of some texts, and of some ids, as tests/fixtures/token_text.json has it."""
     return {
         "name": name,
         "kind": tokenizer.kind,
         "json": json.loads(tokenizer.to_json()),
-        "texts": [{"text": text, "ids": ids, "decoded": tokenizer.decode(ids)} for text, ids in encoded],
-        "streams": streams,
+        "texts": [{"text": text, "ids": tokenizer.encode(text).tolist()} for text in texts],
+        "streams": [streamed(tokenizer, ids) for ids in streams],
     }
+
+
+def streamed(tokenizer: Tokenizer, ids: list[int]) -> dict[str, Any]:
+    stream, read = tokenizer.stream(), TokenNames(tokenizer).read(ids)
+    return {
+        "ids": ids,
+        "parts": [stream.push(token) for token in ids],
+        "rest": stream.flush().rstrip("\ufffd"),
+        "decoded": tokenizer.decode(ids),
+        "text": read.text,
+        "tokens": [list(vars(token).values()) for token in read.tokens],
+        "groups": {kind: list(groups) for kind, groups in read.groups.items()},
+        "group_texts": {kind: list(texts) for kind, texts in read.group_texts.items()},
+    }
+
+
+def drawn(tokenizer: Tokenizer, texts: list[str], count: int) -> list[list[int]]:
+    """Ids drawn at random, and those of texts with some left out."""
+    draw = random.Random(7)
+    found = [draw.choices(range(tokenizer.vocab_size), k=draw.randint(1, 30)) for _ in range(count)]
+    known = [tokenizer.encode(text).tolist() for text in texts[:300]]
+    found += [draw.sample(ids, k=5) for ids in known[::3] if len(ids) > 5]
+    found += [ids[:-1] for ids, text in list(zip(known, texts, strict=False))[:100:2] if len(text) < 1000]
+    # Node may know a newer Unicode.
+    return [ids for ids in found if all(unicodedata.category(one) != "Cn" for one in tokenizer.decode(ids))]
+
+
+def test_the_vectors_that_javascript_reads_too_are_those_of_python() -> None:
+    for one in json.loads(VECTORS.read_text(encoding="utf-8"))["tokenizers"]:
+        tokenizer = Tokenizer.from_json(json.dumps(one["json"]))
+        texts, streams = ([each[key] for each in one[part]] for part, key in (("texts", "text"), ("streams", "ids")))
+        assert expected(one["name"], tokenizer, texts, streams) == one
 
 
 def check_tokenizers(folder: Path, found: list[dict[str, Any]]) -> None:
@@ -125,7 +132,7 @@ def tokenizers() -> dict[str, Tokenizer]:
 @pytest.mark.long
 def test_hostile_strings_have_the_ids_of_python(tokenizers: dict[str, Tokenizer], tmp_path: Path) -> None:
     texts = hostile(300)
-    check_tokenizers(tmp_path, [expected(name, one, texts, 60) for name, one in tokenizers.items()])
+    check_tokenizers(tmp_path, [expected(name, one, texts, drawn(one, texts, 60)) for name, one in tokenizers.items()])
 
 
 @pytest.mark.long
@@ -135,7 +142,8 @@ def test_real_korean_has_the_ids_of_python(tokenizers: dict[str, Tokenizer], cor
     texts = [novels[i : i + 4000] for i in range(0, len(novels), len(novels) // 8)] + reviews.splitlines()[:300]
     trained = train_tokenizer(novels[:200_000], "bpe", vocab_size=2000)
     every = {**tokenizers, "bpe of novels": trained}
-    check_tokenizers(tmp_path, [expected(name, one, texts, 5) for name, one in every.items() if "special" not in name])
+    found = {name: one for name, one in every.items() if "special" not in name}
+    check_tokenizers(tmp_path, [expected(name, one, texts, drawn(one, texts, 5)) for name, one in found.items()])
 
 
 LLAMA = (
@@ -172,7 +180,7 @@ def test_byte_level_tokenizers_of_others_have_the_ids_of_python(tmp_path: Path) 
     for name, one in found.items():
         assert one.kind == "other"
         require_readable(one)
-        written.append({**expected(name, one, texts, 0), "streams": []})
+        written.append(expected(name, one, texts, []))
     check_tokenizers(tmp_path, written)
 
 

@@ -6,7 +6,6 @@ import base64
 import json
 import sys
 import zlib
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -14,21 +13,14 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_trace import TEXT, bert, gpt, seq2seq, tokenizer_of
+from test_trace import TEXT, bert, gpt, seq2seq
 
 import jumok
-from jumok.config import GPTConfig
-from jumok.errors import ConfigError
-from jumok.inference.generate import generate
-from jumok.inference.sampling import Sampling
-from jumok.models import build
-from jumok.view.live import live
 from jumok.view.page import page_of
 from jumok.view.schema import budget, opened_layer, to_json
 from jumok.view.trace import trace
 from jumok.view.weight_encoding import (
     FACTORS,
-    FINEST,
     Floats,
     decode_weights,
     encode_exactly,
@@ -279,70 +271,6 @@ def test_the_budget_of_a_page() -> None:
     assert budget(1) == budget(256) == 1_700_000
     assert budget(512) == 7_700_000
     assert budget(511) < budget(512) < budget(1024) < 16_000_000
-
-
-# --- live -------------------------------------------------------------------------------------------------------------
-
-
-def test_events_say_what_the_whole_trace_says() -> None:
-    """Each token comes with its row of weights, as if the whole text had been read at once."""
-    model = gpt()
-    header, *events, end = live(model, "나는 어", tokens=5, sampling=Sampling(temperature=0.7), seed=4)
-    written = generate(model, "나는 어", tokens=5, temperature=0.7, seed=4)[0]
-    assert [event["token"]["id"] for event in events] == list(written.ids)
-    assert end["event"] == "end"
-    assert "".join(event["token"]["added"] for event in events) == written.text
-    whole = trace(model, "나는 어", tokens=5, sampling=Sampling(temperature=0.7), seed=4)
-    (attention,) = whole.attentions
-    for place, event in enumerate(events, 4):
-        for layer, heads in enumerate(event["rows"]["self"]):
-            for head, row in enumerate(heads):
-                roots = np.frombuffer(base64.b64decode(row), np.uint8)
-                expected = np.round(FINEST * np.sqrt(attention.weights(layer)[head, place, : place + 1]))
-                assert len(roots) == place + 1
-                assert np.abs(roots - expected).max() <= 1
-        assert whole.predictions is not None
-        told = whole.predictions.tokens[place]
-        assert told is not None
-        assert event["prediction"]["p"] == pytest.approx(told.p, rel=1e-3)
-    assert header["sequences"][0]["groups"]["word"] == [0, 0, 1, 1]
-    assert whole.predictions is not None
-    assert whole.predictions.after is not None
-    assert end["after"]["top"][0][0] == whole.predictions.after.top[0].id
-    assert end["after"]["p"] is None
-
-
-@pytest.mark.slow
-def test_groups_grow_as_tokens_come() -> None:
-    """Letters join the syllable that they belong to, also the last one of the prompt."""
-    tokenizer = tokenizer_of("jamo")
-    torch.manual_seed(0)
-    model = build(GPTConfig(vocab_size=tokenizer.vocab_size, n_layer=1, n_head=2, n_embd=16, context_length=64))
-    model.tokenizer = tokenizer
-    header, *events, _ = live(model, "하", tokens=40, seed=1)
-    groups = list(header["sequences"][0]["groups"]["character"])
-    texts = list(header["sequences"][0]["group_texts"]["character"])
-    for event in events:
-        group = event["groups"]["character"]
-        assert group - groups[-1] in (0, 1)
-        groups.append(group)
-        texts[group:] = [event["group_texts"]["character"]]
-    whole = trace(model, "하", tokens=40, seed=1).sequences[0].pieces
-    assert tuple(groups) == whole.groups["character"]
-    assert tuple(texts) == whole.group_texts["character"]
-
-
-def test_writing_ends_with_the_context_and_leaves_no_hook() -> None:
-    model = gpt()
-    events = list(live(model, "나는 어제 학교에", tokens=100, seed=0))
-    assert len(events) == 1 + (24 - 9) + 1
-    started: Iterator[dict[str, Any]] = live(model, "", tokens=5)
-    assert next(started)["sequences"][0]["text"] == "\n"
-    next(started)
-    started.close()  # type: ignore[attr-defined]
-    assert not any(part._forward_pre_hooks or part._forward_hooks for part in model.modules())
-    with pytest.raises(ConfigError, match="only a GPT that continues texts"):
-        live(bert(), "나는")
 
 
 def test_the_version_of_the_generator() -> None:

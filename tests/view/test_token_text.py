@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from jumok.errors import TokenizerError
 from jumok.text.hangul import nfc
 from jumok.tokenizers import Tokenizer, train_tokenizer
-from jumok.view.token_text import Pieces, Reader, visible
+from jumok.view.token_text import Pieces, TokenNames, visible
 from tokenizers import Tokenizer as HFTokenizer
 from tokenizers import decoders, models, normalizers, pre_tokenizers, trainers
 
@@ -66,7 +66,7 @@ TOKENIZERS = {
     **{kind: own(kind) for kind in ("char", "jamo", "bpe")},
     "wordpiece": wordpiece(), "metaspace": metaspace(), "byte level": byte_level(),
 }  # fmt: skip
-READERS = {name: Reader(tokenizer) for name, tokenizer in TOKENIZERS.items()}
+NAMES = {name: TokenNames(tokenizer) for name, tokenizer in TOKENIZERS.items()}
 
 # Whatever people write, and what breaks programs: letters of all kinds, marks, bidi controls, emoji, NUL.
 HOSTILE = st.text(
@@ -77,7 +77,7 @@ HOSTILE = st.text(
 
 
 def read(name: str, text: str) -> Pieces:
-    return READERS[name].read(TOKENIZERS[name].encode(text).tolist())
+    return NAMES[name].read(TOKENIZERS[name].encode(text).tolist())
 
 
 def check(pieces: Pieces) -> None:
@@ -128,7 +128,7 @@ def test_what_a_young_model_writes_can_be_shown(name: str, data: st.DataObject) 
     """Any ids in any order: half characters, lone letters of syllables, special tokens in between."""
     tokenizer = TOKENIZERS[name]
     ids = data.draw(st.lists(st.integers(0, tokenizer.vocab_size - 1), min_size=1, max_size=30))
-    pieces = READERS[name].read(ids)
+    pieces = NAMES[name].read(ids)
     check(pieces)
     if tokenizer.kind != "other" and not any(token.special for token in pieces.tokens):
         assert pieces.text == tokenizer.decode(ids)
@@ -148,25 +148,19 @@ def test_syllables_of_jamo() -> None:
     assert [token.stop for token in pieces.tokens[:4]] == [1, 1, 1, 2]
 
 
-def test_letters_that_make_no_syllable_stay_alone() -> None:
-    pieces = read("jamo", "ㅋㅋ ᆨᅡᅡ각ᆨ")
-    assert pieces.group_texts["character"] == ("ㅋ", "ㅋ", "␣", "ㄱ", "ㅏ", "ㅏ", "각", "ㄱ")
-
-
-def test_an_old_syllable_is_one_character() -> None:
-    """Unicode has no single character for 나랏말ᄊᆞ미 with its arae-a, so NFC leaves its letters apart."""
-    pieces = read("char", "말ᄊᆞ미")
-    assert pieces.group_texts["character"] == ("말", "ᄊᆞ", "미")
-
-
-@pytest.mark.parametrize("name", ["char", "jamo"])
-def test_an_old_final_belongs_to_a_syllable_of_today(name: str) -> None:
-    """듀ᇰ and 호ᇙ of 1459 were two characters each: NFC makes one of lead and vowel and leaves the old final behind.
-
-    A lead of Unicode 5.2, as in ꥭᆞ, joined the syllable before it, and its own vowel stood alone.
-    """
-    pieces = read(name, "中듀ᇰ國귁〮호ᇙ배〮도ꥭᆞᆯ각ᆨ")
-    assert pieces.group_texts["character"] == ("中", "듀ᇰ", "國", "귁〮", "호ᇙ", "배〮", "도", "ꥭᆞᆯ", "각", "ㄱ")
+@pytest.mark.parametrize(
+    ("name", "text", "characters"),
+    [
+        ("jamo", "ㅋㅋ ᆨᅡᅡ각ᆨ", "ㅋ ㅋ ␣ ㄱ ㅏ ㅏ 각 ㄱ"),  # letters that make no syllable
+        ("char", "말ᄊᆞ미", "말 ᄊᆞ 미"),  # Unicode has no single character for 나랏말ᄊᆞ미 with its arae-a
+        ("char", "a뷁\n\n갔다", "a 뷁 ⏎ ⏎ 갔 다"),  # bytes of one
+        # 듀ᇰ and 호ᇙ of 1459 were two: NFC makes one of lead and vowel and leaves the old final behind. A lead of
+        # Unicode 5.2, as in ꥭᆞ, joined the syllable before it, and its own vowel stood alone.
+        *((kind, "中듀ᇰ國귁〮호ᇙ배〮도ꥭᆞᆯ각ᆨ", "中 듀ᇰ 國 귁〮 호ᇙ 배〮 도 ꥭᆞᆯ 각 ㄱ") for kind in ("char", "jamo")),
+    ],
+)
+def test_tokens_are_joined_to_characters(name: str, text: str, characters: str) -> None:
+    assert read(name, text).group_texts["character"] == tuple(characters.split())
 
 
 def test_old_letters_alone_are_those_that_people_type() -> None:
@@ -175,18 +169,11 @@ def test_old_letters_alone_are_those_that_people_type() -> None:
     assert visible("듀ᇰᄆᆞᆯᆞ") == "듀ᇰᄆᆞᆯㆍ"
 
 
-def test_bytes_are_joined_to_characters_and_words() -> None:
-    pieces = read("char", "a뷁\n\n갔다")
-    assert shown(pieces) == ["a", "<EB>", "<B7>", "<81>", "⏎", "⏎", "갔", "다"] or shown(pieces)[0] == "<61>"
-    assert pieces.group_texts["character"] == ("a", "뷁", "⏎", "⏎", "갔", "다")
-    assert pieces.group_texts["word"] == ("a뷁", "⏎⏎", "갔다")
-
-
 def test_half_a_character_is_shown_as_its_bytes() -> None:
     tokenizer = TOKENIZERS["bpe"]
     ids = tokenizer.encode("뷁").tolist()
     assert len(ids) == 3
-    pieces = READERS["bpe"].read([*ids[:2], *tokenizer.encode("나").tolist()])
+    pieces = NAMES["bpe"].read([*ids[:2], *tokenizer.encode("나").tolist()])
     assert pieces.text == "\ufffd나"
     assert shown(pieces)[:2] == ["<EB>", "<B7>"]
     assert pieces.group_texts["character"][0] == "<EB><B7>"
@@ -201,7 +188,7 @@ def test_a_token_of_two_words_joins_them() -> None:
     pipeline.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
     pipeline.decoder = decoders.ByteLevel()
     tokenizer = Tokenizer(pipeline)
-    pieces = Reader(tokenizer).read(tokenizer.encode("xa by c").tolist())
+    pieces = TokenNames(tokenizer).read(tokenizer.encode("xa by c").tolist())
     assert shown(pieces) == ["x", "a␣b", "y", "␣", "c"]
     assert pieces.groups["word"] == (0, 0, 0, 1, 1)
     assert "character" not in pieces.groups  # the same as the tokens
@@ -211,7 +198,7 @@ def test_special_tokens_are_no_text() -> None:
     tokenizer = TOKENIZERS["char"]
     special = tokenizer.special_tokens
     ids = [special["[CLS]"], *tokenizer.encode("나는").tolist(), special["[MASK]"], *tokenizer.encode("갔").tolist()]
-    pieces = READERS["char"].read([*ids, special["[SEP]"]])
+    pieces = NAMES["char"].read([*ids, special["[SEP]"]])
     assert pieces.text == "나는갔"
     assert [(token.text, token.start, token.stop) for token in pieces.tokens if token.special] == [
         ("[CLS]", 0, 0), ("[MASK]", 2, 2), ("[SEP]", 3, 3),
@@ -244,20 +231,6 @@ def test_pieces_of_foreign_tokenizers() -> None:
 )
 def test_what_cannot_be_seen_is_named(text: str, seen: str) -> None:
     assert visible(text) == seen
-
-
-@pytest.mark.parametrize("name", TOKENIZERS)
-def test_half_a_surrogate_pair_is_refused_before_it_gets_here(name: str) -> None:
-    with pytest.raises(TokenizerError, match="half of a surrogate pair"):
-        read(name, "나\ud800는")
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["char", "jamo", "bpe", "byte level"])
-def test_a_long_line(name: str) -> None:
-    pieces = read(name, "가나다라마바사아자차" * 1_000)
-    assert len(pieces.text) == 10_000
-    assert pieces.tokens[-1].stop == 10_000
 
 
 def test_the_bytes_of_tokens() -> None:

@@ -170,8 +170,8 @@ def test_of_a_long_text_the_end_is_shown() -> None:
     assert found.attentions[0].t == 24
     assert found.sequences[0].prompt == 20
     assert len(found.notes) == 1
-    assert f"the first {len(TEXT) * 3 + 4 - 24} are left out" in found.notes[0].en
-    assert f"{len(TEXT) * 3 + 4 - 24}토큰" in found.notes[0].ko
+    assert f"the first {len(TEXT) * 3 + 4 - 24} are left out" in found.notes[0]["en"]
+    assert f"{len(TEXT) * 3 + 4 - 24}토큰" in found.notes[0]["ko"]
     found = trace(gpt(), "나는", tokens=30, seed=0)
     assert (found.sequences[0].prompt, found.attentions[0].t) == (0, 24)
 
@@ -194,7 +194,7 @@ def test_a_classifier_is_looked_at_as_it_reads() -> None:
     assert shown(found) == "나는␣학교에⏎"  # what stands behind each text that it classifies
     assert found.predictions is None
     assert found.lens is None
-    assert "no output layer" in found.notes[0].en
+    assert "no output layer" in found.notes[0]["en"]
     with pytest.raises(ConfigError, match="tokens=3: this GPT reads texts and writes none"):
         trace(model, "나는", tokens=3)
 
@@ -237,7 +237,8 @@ def test_without_a_head_for_words_attention_is_all_there_is(head: str) -> None:
     found = trace(bert(head=head), TEXT)
     assert found.attentions[0].t == 24
     assert found.predictions is None
-    assert ["its end is left out" in note.en or "no output layer" in note.en for note in found.notes] == [True, True]
+    assert all("its end is left out" in note["en"] or "no output layer" in note["en"] for note in found.notes)
+    assert len(found.notes) == 2
 
 
 # --- an encoder–decoder -----------------------------------------------------------------------------------------------
@@ -282,7 +283,7 @@ def test_a_source_that_is_too_long_loses_its_end() -> None:
     found = trace(seq2seq(), TEXT, target="비가")
     assert found.attentions[0].t == 24
     assert found.sequences[0].pieces.tokens[-1].text == "[EOS]"
-    assert "its end is left out" in found.notes[0].en
+    assert "its end is left out" in found.notes[0]["en"]
 
 
 # --- what is asked for, and what is refused ---------------------------------------------------------------------------
@@ -371,7 +372,7 @@ def test_notes_are_in_the_tone_of_the_page() -> None:
         *trace(seq2seq(), TEXT, target="비가").notes,
     ]
     assert len(notes) >= 4
-    assert [note.ko for note in notes if not note.ko.endswith("니다.")] == []
+    assert [note for note in notes if not note["ko"].endswith("니다.")] == []
 
 
 def test_statistics_between_two_texts_and_in_both_directions() -> None:

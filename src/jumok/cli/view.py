@@ -102,7 +102,7 @@ def view(run: Path, text: str | None, device: str, as_json: bool, quiet: bool, v
     )  # fmt: skip
     attention_of(seen, **where)  # raises if there is no such block, layer or head
     for note in seen.notes:
-        say(note.ko if users_language() == "ko" else note.en, quiet=quiet)
+        say(note[users_language()], quiet=quiet)
     done: dict[str, Any] = {"tokens": [len(one.pieces.tokens) for one in seen.sequences]}
     probes = None
     if flags["probe"]:

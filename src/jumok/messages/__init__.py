@@ -43,6 +43,15 @@ def tr(template: str, /, **values: object) -> str:
     return template.format(**values) if values else template
 
 
+def in_each_language(template: str, /, **values: object) -> dict[Language, str]:
+    """Return a message in each language, for a page that lets its reader choose."""
+    found: dict[Language, str] = {}
+    for name in get_args(Language):
+        with speaking(name, terminal=_terminal.get()):
+            found[name] = tr(template, **values)
+    return found
+
+
 def message(template: str) -> str:
     """Mark a constant as a message that `tr(CONSTANT)` translates later. Tests look for the mark."""
     return template

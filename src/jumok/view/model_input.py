@@ -19,7 +19,7 @@ from jumok.inference.requests import require_answering
 from jumok.inference.sampling import Sampling
 from jumok.inference.targets import Search
 from jumok.interpret.text_loss import masked_in_turn
-from jumok.messages import tr
+from jumok.messages import Language, in_each_language, tr
 from jumok.models import Model
 from jumok.models.bert import BERT
 from jumok.models.checks import require_tokenizer
@@ -28,13 +28,7 @@ from jumok.models.gpt import GPT
 from jumok.models.special_ids import Framing, prompt_ids
 from jumok.tokenizers import ROLES, Tokenizer
 
-
-@dataclass(frozen=True, kw_only=True)
-class Note:
-    """A sentence about what is not as someone might expect it, in two languages."""
-
-    ko: str
-    en: str
+Note = dict[Language, str]  # a sentence about what is not as someone might expect it
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,7 +75,7 @@ class ModelInput:
 def model_input(
     model: Model, text: str, target: str | None, tokens: int, sampling: Sampling | None, seed: int | None
 ) -> ModelInput:
-    """The input of a model for a text; arguments and errors as for `jumok.view.trace.trace`."""
+    """Return the input of a model for a text; arguments and errors as for `jumok.view.trace.trace`."""
     require_range("tokens", tokens, 0)
     if target is not None and not isinstance(model, EncoderDecoder):
         raise ConfigError(
@@ -116,25 +110,16 @@ def _read_by_gpt(model: GPT, text: str, tokens: int, sampling: Sampling, seed: i
         notes += [_cut_end(model.config.context_length)] * framed.cut + [_no_language_head()]
         return ModelInput(parts=[part], run=_runner(model.hidden, model, ids), predicted=None, notes=notes)
     ids = prompt_ids(model.config, tokenizer, text)
-    prompt = len(ids)
+    prompt, context = len(ids), model.config.context_length
     if tokens:
         ids += generate(model, text, tokens=tokens, seed=seed, **vars(sampling))[0].ids
-    return read_ids(model, ids, prompt, notes)
-
-
-def read_ids(model: GPT, ids: Sequence[int], prompt: int, notes: Sequence[Note] = ()) -> ModelInput:
-    """The input of a GPT that reads some ids, the last ones if they are more than its context.
-
-    Args:
-        prompt: how many of them were given. notes: that come first.
-    """
-    context, ids, notes = model.config.context_length, list(ids), list(notes)
     cut = max(0, len(ids) - context)
     if cut:
         notes.append(
-            Note(
-                ko=f"글이 모델의 컨텍스트({context}토큰)보다 길어 앞의 {cut:,}토큰을 제외했습니다.",
-                en=f"The text is longer than the model's context of {context} tokens: the first {cut:,} are left out.",
+            in_each_language(
+                "The text is longer than the model's context of {context} tokens: the first {cut:,} are left out.",
+                context=context,
+                cut=cut,
             )
         )
         ids, prompt = ids[cut:], max(0, prompt - cut)
@@ -174,7 +159,7 @@ def _read_by_bert(model: BERT, text: str) -> ModelInput:
 
 
 def _masked_places(model: BERT, ids: list[int], mask: int) -> PredictedPlaces:
-    """Where a BERT predicts: at the masks of the text, and at each other token while it is masked."""
+    """Return where a BERT predicts: at the masks of the text, and at each other token while it is masked."""
     text = torch.tensor(ids, device=model.token_embedding.weight.device)
     masked, places = masked_in_turn(model, text)
     order = [place for row in places for place in row.tolist()]
@@ -249,34 +234,31 @@ def _empty(what: str, remedy: str = "") -> TextError:
 
 
 def _lost(tokenizer: Tokenizer, ids: Sequence[int]) -> list[Note]:
-    """A note if the tokenizer has no token for some characters."""
+    """Return a note if the tokenizer has no token for some characters."""
     unknown = [name for name in ROLES["unk_token"] if tokenizer.special_tokens.get(name, -1) in ids]
     if tokenizer.kind != "other" or not unknown:
         return []
     return [
-        Note(
-            ko=f"이 모델의 어휘에 없는 글자는 {unknown[0]} 토큰으로 표시합니다.",
-            en=f"Some characters are not in the model's tokenizer; they are shown as {unknown[0]}.",
+        in_each_language(
+            "Some characters are not in the model's tokenizer; they are shown as {unknown}.", unknown=unknown[0]
         )
     ]
 
 
 def _cut_end(context: int) -> Note:
-    return Note(
-        ko=f"글이 모델의 컨텍스트({context}토큰)보다 길어 뒷부분을 제외했습니다.",
-        en=f"The text is longer than the {context} tokens that the model reads at once: its end is left out.",
+    return in_each_language(
+        "The text is longer than the {context} tokens that the model reads at once: its end is left out.",
+        context=context,
     )
 
 
 def _full(context: int) -> Note:
-    return Note(
-        ko=f"{context}토큰을 모두 생성할 때까지 끝 토큰이 나오지 않았습니다.",
-        en=f"The answer has no end: the model wrote until its {context} tokens were used up.",
+    return in_each_language(
+        "The answer has no end: the model wrote until its {context} tokens were used up.", context=context
     )
 
 
 def _no_language_head() -> Note:
-    return Note(
-        ko="이 모델에는 토큰을 예측하는 출력층이 없으므로 확률과 로짓 렌즈를 표시하지 않습니다.",
-        en="This model has no output layer that predicts tokens, so there are no probabilities and no logit lens.",
+    return in_each_language(
+        "This model has no output layer that predicts tokens, so there are no probabilities and no logit lens."
     )

@@ -134,7 +134,7 @@ def _ids_around(model: Model, tokenizer: Tokenizer) -> dict[str, Any]:
 
 
 def describe(model: Model) -> dict[str, Any]:
-    """What a page says about its model, as in the type About of `assets/page/engine_types.js`."""
+    """What a page says about its model, as in the type About of `assets/page/engine_types.d.ts`."""
     config, shape = model.config, to_dict(model.config)
     seq2seq = isinstance(config, EncoderDecoderConfig)
     kind = "encoder-decoder" if seq2seq else "bert" if isinstance(config, BERTConfig) else "gpt"

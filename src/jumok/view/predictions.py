@@ -20,7 +20,7 @@ from jumok.inference.sampling import Candidate
 from jumok.interpret.record import Recording, record
 from jumok.models import Model
 from jumok.view.model_input import PredictedPlaces
-from jumok.view.token_text import Reader
+from jumok.view.token_text import TokenNames
 from jumok.view.traced_attention import float_array
 from jumok.view.weight_encoding import Floats
 
@@ -97,7 +97,7 @@ def require_finite_stream(recording: Recording) -> None:
 
 
 def stages_of(model: Model, recording: Recording, places: PredictedPlaces) -> list[Tensor]:
-    """The residual stream after the embedding and each layer, where the model predicts: (N, C) each."""
+    """Return the residual stream after the embedding and each layer, where the model predicts: (N, C) each."""
     if places.masked is None:
         return [stream[0, places.rows] for stream in recording.residual[places.stack]]
     with record(model, layers=[0], heads=[0], residual=True, values=False) as masked:
@@ -106,14 +106,17 @@ def stages_of(model: Model, recording: Recording, places: PredictedPlaces) -> li
     return [stream[at] for stream in masked.residual[places.stack]]
 
 
-def predict_places(places: PredictedPlaces, stage: Tensor, length: int, top: int, reader: Reader) -> TokenPredictions:
-    """The predictions from the end of the residual stream.
+def predict_places(
+    places: PredictedPlaces, stage: Tensor, length: int, top: int, names: TokenNames
+) -> TokenPredictions:
+    """Return the predictions from the end of the residual stream.
 
     Args:
         stage: (N, C), the last of `stages_of`. length: of the sequence. top: how many likely tokens to keep.
     """
-    found = token_predictions(places.logits, stage, torch.tensor(places.wanted, dtype=torch.int64), top, reader)
-    by_place = dict(zip(places.places, found, strict=True))
+    wanted = torch.tensor(places.wanted, dtype=torch.int64)
+    found = zip(*_ranked(places.logits, stage, wanted, top, names.vocab_size), places.wanted, strict=True)
+    by_place = dict(zip(places.places, (_prediction(*one, names) for one in found), strict=True))
     return TokenPredictions(
         sequence=places.part,
         kind=places.kind,
@@ -122,53 +125,45 @@ def predict_places(places: PredictedPlaces, stage: Tensor, length: int, top: int
     )
 
 
-def lens_of(places: PredictedPlaces, stages: list[Tensor], length: int, reader: Reader) -> Lens:
-    """The logit lens; arguments as for `predict_places`."""
+def lens_of(places: PredictedPlaces, stages: list[Tensor], length: int, names: TokenNames) -> Lens:
+    """Return the logit lens; arguments as for `predict_places`."""
     wanted = torch.tensor(places.wanted, dtype=torch.int64)
     inside = [i for i, place in enumerate(places.places) if place < length]
     columns = [places.places[i] for i in inside]
-    names = ("embedding", *(f"layer {i}" for i in range(1, len(stages))))
-    top = min(LENS_TOP, reader.vocab_size)
+    top = min(LENS_TOP, names.vocab_size)
     lens = Lens(
         sequence=places.part,
-        names=names,
-        ids=np.full((len(names), length, top), -1, np.int64),
-        shares=np.full((len(names), length, top), np.nan, np.float32),
-        p=np.full((len(names), length), np.nan, np.float32),
+        names=("embedding", *(f"layer {i}" for i in range(1, len(stages)))),
+        ids=np.full((len(stages), length, top), -1, np.int64),
+        shares=np.full((len(stages), length, top), np.nan, np.float32),
+        p=np.full((len(stages), length), np.nan, np.float32),
     )
     for layer, stage in enumerate(stages):
-        found = _ranked(places.logits, stage[inside], wanted[inside], top, reader.vocab_size)
+        found = _ranked(places.logits, stage[inside], wanted[inside], top, names.vocab_size)
         lens.ids[layer, columns], lens.shares[layer, columns], lens.p[layer, columns] = found[:3]
     return lens
 
 
-def token_predictions(
-    logits_of: Callable[[Tensor], Tensor], stream: Tensor, wanted: Tensor, top: int, reader: Reader
-) -> list[TokenPrediction]:
-    """What the end of the residual stream, (N, C), predicts.
-
-    Args:
-        logits_of: (n, C) -> (n, V). wanted: (N,), the ids that stand there, -1 for none.
-    """
-    ids, shares, p, ranks = _ranked(logits_of, stream, wanted, top, reader.vocab_size)
-    return [
-        TokenPrediction(
-            p=None if wanted[i] < 0 else float(p[i]),
-            rank=None if wanted[i] < 0 else int(ranks[i]),
-            nats=None if wanted[i] < 0 else -math.log(max(float(p[i]), SMALLEST)),
-            top=tuple(
-                Candidate(token, reader.name(token), share)
-                for token, share in zip(ids[i].tolist(), shares[i].tolist(), strict=True)
-            ),
-        )
-        for i in range(len(wanted))
-    ]
+def _prediction(
+    ids: NDArray[np.int64], shares: Floats, p: float, rank: int, wanted: int, names: TokenNames
+) -> TokenPrediction:
+    """Return the prediction at one place, from what `_ranked` found there and the id that stands there."""
+    top = zip(ids.tolist(), shares.tolist(), strict=True)
+    return TokenPrediction(
+        p=None if wanted < 0 else float(p),
+        rank=None if wanted < 0 else int(rank),
+        nats=None if wanted < 0 else -math.log(max(float(p), SMALLEST)),
+        top=tuple(Candidate(token, names.name(token), share) for token, share in top),
+    )
 
 
 def _ranked(
     logits_of: Callable[[Tensor], Tensor], stream: Tensor, wanted: Tensor, top: int, known: int
 ) -> tuple[NDArray[np.int64], Floats, Floats, NDArray[np.int64]]:
-    """The probabilities of tokens at places of the residual stream, (N, C).
+    """Rank the tokens that are predicted at places of the residual stream, (N, C).
+
+    Args:
+        logits_of: (n, C) -> (n, V). wanted: (N,), the ids that stand there, -1 for none. known: how many ids there are.
 
     Returns:
         The likeliest tokens and their probabilities, (N, top) each, and of the wanted ones, (N,), the probability and

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from jumok.messages import tr
+from jumok.messages import in_each_language
 from jumok.version import __version__
 from jumok.view.predictions import TokenPrediction
 from jumok.view.trace import TokenSequence, Trace
@@ -32,7 +32,7 @@ Coded = list[list[str]]  # by layer and head
 
 
 def to_json(trace: Trace, probes: dict[str, Any] | None = None, *, block: str | None = None) -> dict[str, Any]:
-    """The JSON object of a trace.
+    """Return the JSON object of a trace.
 
     Queries and keys take the room that is left within the budget, unless the trace says otherwise; a note says which
     layers have them.
@@ -51,7 +51,7 @@ def to_json(trace: Trace, probes: dict[str, Any] | None = None, *, block: str | 
         "predictions": _predictions(trace),
         "lens": _lens(trace),
         "probes": probes,
-        "notes": [dict(vars(note)) for note in trace.notes],
+        "notes": list(trace.notes),
     }
     room = budget(max(max(one.t, one.s) for one in trace.attentions)) - _size(found)
     neurons = _neurons_by_layer(trace, opened_layer(found, block) if trace.open_layer is None else trace.open_layer)
@@ -63,14 +63,14 @@ def to_json(trace: Trace, probes: dict[str, Any] | None = None, *, block: str | 
 
 
 def budget(tokens: int) -> int:
-    """The most bytes of JSON for so many tokens: with the page around it 2 MB at 256, 8 MB at 512, 16 MB at 1,024."""
+    """Return the most bytes of JSON for so many tokens; with the page around it 2 MB at 256, 8 at 512, 16 at 1,024."""
     if tokens <= 512:
         return 1_700_000 + round(6_000_000 * max(0.0, (tokens**2 - 256**2) / (512**2 - 256**2)))
     return 15_000 * tokens
 
 
 def opened_layer(found: Mapping[str, Any], block: str | None = None) -> int:
-    """The layer at which a page opens by default.
+    """Return the layer at which a page opens by default.
 
     Its three best heads have the lowest entropy, and attend neither to the first token only nor to the token itself.
 
@@ -125,7 +125,7 @@ def _attention(one: Attention, *, exact: bool) -> dict[str, Any]:
 
 
 def _write_weights(found: dict[str, Any], trace: Trace, room: int) -> int:
-    """Add the weights of all heads and their errors; returns the bytes that they take."""
+    """Add the weights of all heads and their errors, and return the bytes that they take."""
     levels = FINEST if trace.exact else _affordable(trace, room)
     coded = _coded(trace, levels)
     while _length(coded) > room and levels > LEVELS[-1] and not trace.exact:  # the estimate was too low
@@ -137,7 +137,7 @@ def _write_weights(found: dict[str, Any], trace: Trace, room: int) -> int:
 
 
 def _affordable(trace: Trace, room: int) -> int:
-    """The most levels with which the heads are estimated to fit, from some of them."""
+    """Return the most levels with which the heads are estimated to fit, from some of them."""
     heads = [(one, layer, i) for one in trace.attentions for layer in one.layers for i in range(len(one.heads))]
     tried = heads[:: -(-len(heads) // TRIED)]
 
@@ -162,7 +162,7 @@ def _coded(trace: Trace, levels: int) -> list[Coded]:
 
 
 def _head(one: Attention, layer: int, place: int, levels: int) -> str:
-    """One head, written with so many levels."""
+    """Write one head with so many levels."""
     factors = None
     if levels < FINEST and one.maskless(layer):
         q, k = one.queries_of(layer), one.keys_of(layer)
@@ -175,7 +175,7 @@ def _length(coded: list[Coded]) -> int:
 
 
 def _error(one: Attention, coded: Coded, *, exact: bool) -> dict[str, float]:
-    """The error of the encoded weights: the largest difference, and the mean share of a row that is misplaced."""
+    """Return the error of the encoded weights: the largest difference, and the mean misplaced share of a row."""
     most, total, count = 0.0, 0.0, 0
     for layer, heads in zip(one.layers, coded, strict=True):
         for weights, head in zip(one.weights(layer), heads, strict=True):
@@ -190,7 +190,7 @@ def _error(one: Attention, coded: Coded, *, exact: bool) -> dict[str, float]:
 
 
 def _neurons_by_layer(trace: Trace, opened: int) -> Iterator[tuple[int, dict[str, Any]]]:
-    """The layers whose queries and keys are wanted, the opened one first, then those beside it."""
+    """Yield the layers whose queries and keys are wanted, the opened one first, then those beside it."""
     if trace.neurons == "none":
         return
     layers = {layer for one in trace.attentions for layer in one.layers}
@@ -225,13 +225,11 @@ def _write_neurons(
     found["neurons"] = {"layers": by_block, "bits": _bits(trace), "head_dim": width, "scale": width**-0.5}
     if left_out:
         listed = ", ".join(str(layer) for layer in sorted(layer for layer, _ in kept))
-        setting = tr("{--neurons all}")
         found["notes"].append(
-            {
-                "ko": f"파일 크기를 줄이기 위해 q와 k는 층 {listed}만 저장했습니다. "
-                f"모두 저장하려면 {setting}을 사용하세요.",
-                "en": f"To keep the file small, q and k are there for layer {listed} only; {setting} keeps all.",
-            }
+            in_each_language(
+                "To keep the file small, q and k are there for layer {listed} only; {--neurons all} keeps all.",
+                listed=listed,
+            )
         )
 
 
@@ -269,13 +267,13 @@ def _predictions(trace: Trace) -> dict[str, Any] | None:
     return {
         "sequence": found.sequence,
         "kind": found.kind,
-        "tokens": [prediction_json(one) for one in found.tokens],
-        "after": prediction_json(found.after),
+        "tokens": [_prediction(one) for one in found.tokens],
+        "after": _prediction(found.after),
     }
 
 
-def prediction_json(one: TokenPrediction | None) -> dict[str, Any] | None:
-    """What is predicted at one place."""
+def _prediction(one: TokenPrediction | None) -> dict[str, Any] | None:
+    """Return what is predicted at one place."""
     if one is None:
         return None
     return {
@@ -309,7 +307,7 @@ def _lens(trace: Trace) -> dict[str, Any] | None:
 
 
 def _short(number: float, digits: int = 4) -> float:
-    """Four digits are enough for a page."""
+    """Return a number with as many digits as a page needs."""
     return float(f"{number:.{digits}g}")
 
 

@@ -74,8 +74,8 @@ class Pieces:
     group_texts: dict[str, tuple[str, ...]]
 
 
-class Reader:
-    """Makes ids of one tokenizer readable."""
+class TokenNames:
+    """Names the tokens of one tokenizer, and places them in the text that their ids spell."""
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         self._tokenizer = tokenizer

@@ -34,7 +34,7 @@ from jumok.view.predictions import (
     require_finite_stream,
     stages_of,
 )
-from jumok.view.token_text import Pieces, Reader
+from jumok.view.token_text import Pieces, TokenNames
 from jumok.view.traced_attention import Attention, attentions_of
 
 Neurons = Literal["auto", "all", "none"]
@@ -133,33 +133,7 @@ def trace(
     require_range("top", top, 1)
     with eval_mode(model):
         given = model_input(model, text, target, tokens, sampling, seed)
-    return trace_input(
-        model, given, layers=layers, heads=heads, top=top, lens=lens, exact=exact, neurons=neurons,
-        open_layer=open_layer, name=name,
-    )  # fmt: skip
-
-
-def _whole(name: str) -> str:
-    """`name` with U+FFFD for halves of surrogate pairs, as Python reads file names that are not UTF-8."""
-    return name.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-
-
-@torch.inference_mode()
-def trace_input(
-    model: Model,
-    given: ModelInput,
-    *,
-    layers: Sequence[int] | None = None,
-    heads: Sequence[int] | None = None,
-    top: int = 10,
-    lens: bool = True,
-    exact: bool = False,
-    neurons: Neurons | Sequence[int] = "auto",
-    open_layer: int | None = None,
-    name: str | None = None,
-) -> Trace:
-    """As `trace`, for an input that was made before."""
-    reader = Reader(require_tokenizer(model))
+    names = TokenNames(require_tokenizer(model))
     _require_weights(model, given, heads)
     with eval_mode(model):
         with record(model, layers, heads, residual=True, values=False) as recording:
@@ -167,10 +141,10 @@ def trace_input(
         attentions = tuple(attentions_of(recording, len(given.parts)))
         _require_layers(attentions, open_layer, neurons)
         require_finite_stream(recording)
-        predictions, logit_lens = _predictions(model, recording, given, reader, top, lens)
+        predictions, logit_lens = _predictions(model, recording, given, names, top, lens)
     return Trace(
         model=model_facts(model, _whole(name or type(model).__name__)),
-        sequences=tuple(TokenSequence(one.name, one.prompt, reader.read(one.ids)) for one in given.parts),
+        sequences=tuple(TokenSequence(one.name, one.prompt, names.read(one.ids)) for one in given.parts),
         attentions=attentions,
         predictions=predictions,
         lens=logit_lens,
@@ -178,8 +152,13 @@ def trace_input(
         exact=exact,
         neurons=neurons if isinstance(neurons, str) else tuple(neurons),
         open_layer=open_layer,
-        name=reader.name,
+        name=names.name,
     )
+
+
+def _whole(name: str) -> str:
+    """Return `name` with U+FFFD for halves of surrogate pairs, as Python reads file names that are not UTF-8."""
+    return name.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def _require_weights(model: Model, given: ModelInput, heads: Sequence[int] | None) -> None:
@@ -193,15 +172,15 @@ def _require_weights(model: Model, given: ModelInput, heads: Sequence[int] | Non
 
 
 def _predictions(
-    model: Model, recording: Recording, given: ModelInput, reader: Reader, top: int, lens: bool
+    model: Model, recording: Recording, given: ModelInput, names: TokenNames, top: int, lens: bool
 ) -> tuple[TokenPredictions | None, Lens | None]:
-    """The predictions and the logit lens of an input, where the model predicts tokens."""
+    """Return the predictions and the logit lens of an input, where the model predicts tokens."""
     places = given.predicted
     if places is None:
         return None, None
     length, stages = len(given.parts[-1].ids), stages_of(model, recording, places)
-    predictions = predict_places(places, stages[-1], length, top, reader)
-    return predictions, lens_of(places, stages, length, reader) if lens else None
+    predictions = predict_places(places, stages[-1], length, top, names)
+    return predictions, lens_of(places, stages, length, names) if lens else None
 
 
 def _require_layers(attentions: Sequence[Attention], open_layer: int | None, neurons: Neurons | Sequence[int]) -> None:
@@ -216,7 +195,7 @@ def _require_layers(attentions: Sequence[Attention], open_layer: int | None, neu
 
 
 def model_facts(model: Model, name: str) -> ModelFacts:
-    """The facts of a model, under this name."""
+    """Return the facts of a model, under this name."""
     config = model.config
     both = config if isinstance(config, EncoderDecoderConfig) else None
     return ModelFacts(
@@ -237,7 +216,7 @@ def model_facts(model: Model, name: str) -> ModelFacts:
 
 
 def attention_of(trace: Trace, block: str | None, layer: int | None, head: int | None) -> Attention:
-    """The attention of a block of a trace.
+    """Return the attention of a block of a trace.
 
     Args:
         block: None: "cross" if there is one, or the first. layer, head: must be in it; None: any.

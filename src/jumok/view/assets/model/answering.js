@@ -16,7 +16,7 @@ import { withoutReplaced } from "./utf8.js";
 export class Answering {
   /**
    * @param {import("./encoder_decoder.js").EncoderDecoder} model
-   * @param {import("./token_text.js").Reader} reader
+   * @param {import("./token_text.js").TokenNames} reader
    */
   constructor(model, reader) {
     this.model = model;

@@ -5,7 +5,7 @@ import { EngineError } from "./errors.js";
 import { filtered, likeliest, logSumExp, softmax } from "./sampling.js";
 
 /** @typedef {import("./sampling.js").Settings} Settings */
-/** @typedef {import("./token_text.js").Reader} Reader */
+/** @typedef {import("./token_text.js").TokenNames} TokenNames */
 /** @typedef {{id: number, text: string, logit: number, probability: number, chosen_probability: number}} Alternative */
 
 /**
@@ -25,7 +25,7 @@ export function knownLogits(logits, known) {
  * @param {Settings | null} settings null: nothing is ruled out, and the temperature is 1
  * @param {number[]} ids those that occurred, for the repetition penalty
  * @param {number} top how many alternatives
- * @param {Reader} reader
+ * @param {TokenNames} reader
  */
 export function distribution(logits, settings, ids, top, reader) {
   const total = logSumExp(logits);

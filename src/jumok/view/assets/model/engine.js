@@ -13,7 +13,7 @@ import { build } from "./models.js";
 import { readHeader, readParameters } from "./reader.js";
 import { distribution } from "./candidates.js";
 import { stepOf } from "./step.js";
-import { Reader } from "./token_text.js";
+import { TokenNames } from "./token_text.js";
 import { Tokenizer } from "./tokenizer.js";
 import { Tracing } from "./tracing.js";
 import { Writing } from "./writing.js";
@@ -51,7 +51,7 @@ export class LocalEngine {
     this.about = about;
     this.model = model;
     this.tokenizer = tokenizer;
-    this.reader = new Reader(tokenizer);
+    this.reader = new TokenNames(tokenizer);
     this.tracing = new Tracing(about, this.reader);
     this.writing = about.kind === "gpt" && model instanceof GPT ? new Writing(model, this.reader) : null;
     const labelled = about.labels.length > 0 && !(model instanceof EncoderDecoder);

@@ -7,14 +7,14 @@ import { Framing } from "./framing.js";
 import { likeliest, softmax } from "./sampling.js";
 import { Turns } from "./turns.js";
 
-/** @typedef {import("./token_text.js").Reader} Reader */
+/** @typedef {import("./token_text.js").TokenNames} TokenNames */
 /** @typedef {{id: number, text: string, probability: number}} Candidate */
 
 /** Fills masks with one BERT. */
 export class Filling {
   /**
    * @param {import("./bert.js").BERT} model
-   * @param {Reader} reader
+   * @param {TokenNames} reader
    */
   constructor(model, reader) {
     const { tokenizer } = reader;

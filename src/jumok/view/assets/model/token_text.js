@@ -48,7 +48,7 @@ function chr(code) {
 }
 
 /** Makes ids of one tokenizer readable. */
-export class Reader {
+export class TokenNames {
   /** @param {Tokenizer} tokenizer */
   constructor(tokenizer) {
     this.tokenizer = tokenizer;

@@ -8,7 +8,7 @@ import { Turns } from "./turns.js";
 import { windowStart } from "./window.js";
 
 /** @typedef {import("../page/engine_types.js").About} About */
-/** @typedef {import("./token_text.js").Reader} Reader */
+/** @typedef {import("./token_text.js").TokenNames} TokenNames */
 /** @typedef {import("./trace_json.js").Shape} Shape */
 
 const PART = 32; // queries that are recorded at a time: the weights of more would take much memory
@@ -18,7 +18,7 @@ const USUAL_TOP = 10;
 export class Tracing {
   /**
    * @param {About} about
-   * @param {Reader} reader
+   * @param {TokenNames} reader
    */
   constructor(about, reader) {
     this.about = about;

@@ -10,7 +10,7 @@ import { Reading, windowStart } from "./window.js";
 /** @typedef {import("./candidates.js").Alternative} Alternative */
 /** @typedef {import("./gpt.js").GPT} GPT */
 /** @typedef {import("./sampling.js").Sampling} Sampling */
-/** @typedef {import("./token_text.js").Reader} Reader */
+/** @typedef {import("./token_text.js").TokenNames} TokenNames */
 /** @typedef {[number, number]} Head */
 /** @typedef {{id: number, surprise: number, probability: number, rank: number, alternatives: Alternative[]}} Scored */
 
@@ -22,7 +22,7 @@ const USUAL_TOP = 12;
 export class Writing {
   /**
    * @param {GPT} model
-   * @param {Reader} reader
+   * @param {TokenNames} reader
    */
   constructor(model, reader) {
     this.model = model;
