@@ -183,7 +183,7 @@ def test_only_commands_import_the_course() -> None:
     users = {
         room_of(path) for path in modules() if any(name.startswith("jumok.course") for name in imported_modules(path))
     }
-    assert users <= {"course", "cli", "serve"}
+    assert users <= {"course", "cli"}
 
 
 def test_heavy_libraries_stay_out_of_light_rooms() -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import csv
 import dataclasses
-import importlib
 import io
 import json
 import os
@@ -733,15 +732,6 @@ def test_corpus_list_and_write(jumok: Jumok) -> None:
 CHAPTER = "causal-mask"  # number 4
 
 
-@pytest.fixture
-def ladder(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, dict[str, Any]]]:
-    """The calls of the ladder, in place of an hour of training."""
-    calls: list[tuple[Any, dict[str, Any]]] = []
-    module = importlib.import_module("jumok.cli.learn.ladder")
-    monkeypatch.setattr(module, "run_ladder", lambda texts, **settings: calls.append((texts, settings)))
-    return calls
-
-
 def test_learn_lists_the_chapters_and_the_ladder(jumok: Jumok) -> None:
     listed = jumok("learn", "--lang", "en", "--json").json
     shown = jumok("learn", "--lang", "en").out
@@ -813,14 +803,13 @@ WRONG_LEARN: list[tuple[list[str], str]] = [
 
 
 @pytest.mark.parametrize(("arguments", "message"), WRONG_LEARN, ids=lambda value: str(value)[:40])
-def test_wrong_use_of_learn(jumok: Jumok, text: Path, ladder: list[Any], arguments: list[str], message: str) -> None:
+def test_wrong_use_of_learn(jumok: Jumok, text: Path, arguments: list[str], message: str) -> None:
     """Exit code 2 and a remedy, and nothing is read, written or trained."""
     end = jumok("learn", *arguments, "--json")
     assert end.code == 2, end.err
     assert message in " ".join(end.err.split())
     assert message in end.json["error"]
     assert end.err.count("Did you mean") <= 1  # once 'the-2017-paper' stood before 'ladder'
-    assert ladder == []
     assert [path.name for path in Path().iterdir()] == ["tales.txt"]
 
 
@@ -849,22 +838,6 @@ def test_a_notebook_in_the_wrong_place(jumok: Jumok, path: str, message: str) ->
     assert message in end.err
     assert [each.name for each in Path().iterdir()] == ["tales.ipynb"]
     assert Path("tales.ipynb").read_text() == "mine"
-
-
-def test_learn_hands_over_to_the_ladder(jumok: Jumok, ladder: list[tuple[Any, dict[str, Any]]]) -> None:
-    assert jumok("learn", "ladder", "a.txt", "b.txt", "--lang", "ko").code == 0
-    defaults = {
-        "out": None, "minutes_per_rung": 1.0, "steps_per_rung": None, "language": "ko",
-        "reading": {"encoding": None, "column": None}, "seed": None, "device": "auto", "as_json": False, "quiet": False,
-    }  # fmt: skip
-    assert ladder.pop() == (("a.txt", "b.txt"), defaults)
-    flags = ["--steps-per-rung=7", "--out=o", "--encoding=cp949", "--column=c", "--seed=3", "--device=cpu", "--quiet"]
-    assert jumok("learn", "ladder", "--lang", "en", *flags, "--json").code == 0
-    given = {
-        "out": Path("o"), "minutes_per_rung": None, "steps_per_rung": 7, "language": "en",
-        "reading": {"encoding": "cp949", "column": "c"}, "seed": 3, "device": "cpu", "as_json": True, "quiet": True,
-    }  # fmt: skip
-    assert ladder.pop() == ((), given)
 
 
 def in_terminal(*arguments: str, columns: int, lines: int, keys: bytes = b"", **environment: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from jumok.cli.commands import Group
-from jumok.cli.learn import chapter, exam, ladder, practice, script, slides, use
+from jumok.cli.learn import chapter, exam, ladder, practice, use
 
 
 class Course(Group):
@@ -43,6 +43,6 @@ def learn() -> None:
 
 for command in (
     chapter.chapter, practice.practice, practice.check, practice.hint, practice.solution, ladder.ladder,
-    use.use, script.script, slides.slides, exam.exam,
+    use.use, chapter.script, chapter.slides, exam.exam,
 ):  # fmt: skip
     learn.add_command(command)

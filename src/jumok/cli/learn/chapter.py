@@ -1,10 +1,11 @@
-"""`jumok learn CHAPTER`: the chapters, in a terminal or as notebooks."""
+"""`jumok learn CHAPTER | slides | script`: the chapters, in a terminal, as notebooks or slides; a GPT in one file."""
 
 from __future__ import annotations
 
 import os
 import shutil
 import sys
+from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -85,6 +86,57 @@ def chapter(
         print_json({**described(found), "text": found.text})
     else:
         read(found)
+
+
+@click.command(
+    cls=Verb,
+    short_help="Write a chapter as slides.",
+    examples="""
+    jumok learn slides 3
+    jumok learn slides causal-mask --lang en --out mask.md
+    """,
+)
+@click.argument("lesson", metavar="CHAPTER")
+@option("--out", type=click.Path(path_type=Path), help="file to write [NUMBER-NAME.md]")
+@option("--force", is_flag=True, help="overwrite an existing file")
+@LANGUAGE
+@common(device=False)
+def slides(lesson: str, out: Path | None, force: bool, language: Language | None, as_json: bool, quiet: bool) -> None:
+    """Write a chapter as slides in Markdown for Marp (https://marp.app). CHAPTER is its number or name.
+
+    Paragraphs are shortened; their full text is in the speaker notes. The answer to a question is on the slide after
+    it.
+    """
+    from jumok.course.pages.chapter import chapter, write_new
+    from jumok.course.pages.deck import deck
+
+    found = chapter(lesson, language or users_language())
+    path = out or Path(f"{found.path.stem}.md")
+    write_new(path, deck(found), force=force)
+    say(tr("Wrote {path}.", path=path), quiet=quiet)
+    if as_json:
+        print_json({**described(found), "slides": str(path)})
+
+
+@click.command(
+    cls=Verb,
+    short_help="Print a complete GPT in one file of plain PyTorch.",
+    examples="""
+    jumok learn script > gpt.py
+    python gpt.py novel.txt --minutes 5
+    """,
+)
+@common(device=False)
+def script(as_json: bool, quiet: bool) -> None:
+    """Print a complete character GPT in plain PyTorch: data, attention, blocks, training and writing in 200 lines.
+
+    The file needs nothing but PyTorch. With the same parameters it computes what the classic GPT of jumok computes.
+    """
+    source = resources.files("jumok.course").joinpath("gpt_script.py").read_text(encoding="utf-8")
+    if as_json:
+        print_json({"script": source})
+    else:
+        click.echo(source, nl=False)
 
 
 def _other_commands() -> list[str]:

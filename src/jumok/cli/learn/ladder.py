@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -57,24 +56,48 @@ def ladder(
     given, the models are trained on the built-in stories.
     """
     chosen = language or users_language()
-    if not texts and not _given(context, ("out", "minutes_per_rung", "steps_per_rung", *READING, "seed", "device")):
+    options = ("out", "minutes_per_rung", "steps_per_rung", *READING, "seed", "device")
+    if not texts and all(context.get_parameter_source(name) is not ParameterSource.COMMANDLINE for name in options):
         _show_page(chosen, as_json, quiet)
         return
     minutes, steps = flags["minutes_per_rung"], flags["steps_per_rung"]
     if minutes is not None and steps is not None:
         raise click.UsageError(tr("--minutes-per-rung and --steps-per-rung were both given; give one."))
-    run_ladder(
-        texts,
-        out=flags["out"],
-        minutes_per_rung=minutes if minutes is not None or steps is not None else MINUTES_PER_RUNG,
-        steps_per_rung=steps,
-        language=chosen,
-        reading={name: flags[name] for name in READING},
-        seed=flags["seed"],
-        device=flags["device"],
-        as_json=as_json,
-        quiet=quiet,
-    )
+    if minutes is None and steps is None:
+        minutes = MINUTES_PER_RUNG
+    reading = {name: flags[name] for name in READING}
+    busy = sleep_where_busy()
+    from jumok.cli.console.ladder import LadderView, show_ladder
+    from jumok.course.ladder.results import command_of
+    from jumok.course.ladder.run import Ladder, LadderFinished, default_folder
+    from jumok.course.ladder.rungs import LadderConfig
+
+    config = LadderConfig(minutes_per_rung=minutes, steps_per_rung=steps, seed=flags["seed"] or 0)
+    text = read_texts(texts, reading) if texts else stories_text()
+    out = flags["out"] or default_folder(text, config)
+    device = flags["device"]
+    models = Ladder(text, out, config, language=chosen, device=device, asked=texts, **reading)
+    for note in filter(None, (busy, text.describe())):
+        say(note, quiet=quiet)
+    with LadderView(chosen, quiet=quiet) as view, stopping(models, view.say):
+        for event in models.run():
+            view.show(event)
+    assert isinstance(event, LadderFinished)
+    interrupted = event.reason == "interrupted"
+    if interrupted:
+        say(tr("Stopped. The training state and the finished models are saved. Continue with:"))
+        given = {"out": str(out), "lang": chosen, **reading, "device": None if device == "auto" else device}
+        words = [word for name, value in given.items() if value is not None for word in (f"--{name}", value)]
+        say(f"  {command_of(texts, config, *words)}")
+    elif not as_json:
+        say("", quiet=quiet)
+        show_ladder(event.record, chosen)
+    for path in event.outputs:
+        say(f"  {path}", quiet=quiet or interrupted)
+    if as_json:
+        print_json(_summary(event))
+    if interrupted:
+        raise click.exceptions.Exit(INTERRUPTED)
 
 
 def _show_page(language: Language, as_json: bool, quiet: bool) -> None:
@@ -87,65 +110,6 @@ def _show_page(language: Language, as_json: bool, quiet: bool) -> None:
         return
     read(page)
     say(tr("To train the ladder: jumok learn ladder TEXT"), quiet=quiet)
-
-
-def _given(context: click.Context, names: tuple[str, ...]) -> bool:
-    """Whether the command line gave one of these parameters."""
-    return any(context.get_parameter_source(name) is ParameterSource.COMMANDLINE for name in names)
-
-
-def run_ladder(
-    texts: tuple[str, ...],
-    *,
-    out: Path | None,
-    minutes_per_rung: float | None,
-    steps_per_rung: int | None,
-    language: Language,
-    reading: Mapping[str, Any],
-    seed: int | None,
-    device: str,
-    as_json: bool,
-    quiet: bool,
-) -> None:
-    """Train the rungs of the ladder that are not finished yet.
-
-    Args:
-        texts: files, folders, or - for stdin; none: the built-in stories.
-        reading: encoding and column, or None for each.
-        out: folder; None: runs/ladder, or runs/ladder-N, the first that is free or holds the same ladder.
-        minutes_per_rung, steps_per_rung: one of the two, the other None.
-    """
-    busy = sleep_where_busy()
-    from jumok.cli.console.ladder import LadderView, show_ladder
-    from jumok.course.ladder.results import command_of
-    from jumok.course.ladder.run import Ladder, LadderFinished, default_folder
-    from jumok.course.ladder.rungs import LadderConfig
-
-    config = LadderConfig(minutes_per_rung=minutes_per_rung, steps_per_rung=steps_per_rung, seed=seed or 0)
-    text = read_texts(texts, reading) if texts else stories_text()
-    out = out or default_folder(text, config)
-    ladder = Ladder(text, out, config, language=language, device=device, asked=texts, **reading)
-    for note in filter(None, (busy, text.describe())):
-        say(note, quiet=quiet)
-    with LadderView(language, quiet=quiet) as view, stopping(ladder, view.say, stop_file=ladder.stop_file):
-        for event in ladder.run():
-            view.show(event)
-    assert isinstance(event, LadderFinished)
-    interrupted = event.reason == "interrupted"
-    if interrupted:
-        say(tr("Stopped. The training state and the finished models are saved. Continue with:"))
-        given = {"out": str(out), "lang": language, **reading, "device": None if device == "auto" else device}
-        options = [word for name, value in given.items() if value is not None for word in (f"--{name}", value)]
-        say(f"  {command_of(texts, config, *options)}")
-    elif not as_json:
-        say("", quiet=quiet)
-        show_ladder(event.record, language)
-    for path in event.outputs:
-        say(f"  {path}", quiet=quiet or interrupted)
-    if as_json:
-        print_json(_summary(event))
-    if interrupted:
-        raise click.exceptions.Exit(INTERRUPTED)
 
 
 def _summary(event: LadderFinished) -> dict[str, Any]:

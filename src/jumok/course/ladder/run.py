@@ -37,8 +37,8 @@ from jumok.runs.events import Event, Finish
 from jumok.text import Text
 from jumok.tokenizers import Tokenizer, train_tokenizer
 
-LOCK_FILE, STOP_FILE = ".lock", ".stop"  # the second ends a ladder that runs, as Ctrl-C does
-LEFTOVER = re.compile(r"\.lock|\.stop|\..+\.tmp")  # files of a process that was killed
+LOCK_FILE = ".lock"
+LEFTOVER = re.compile(r"\.lock|\..+\.tmp")  # files of a process that was killed
 # Evaluated for the final figures, the same on every rung; every fourth is predicted. With less than a minute for each
 # rung there are fewer of them, in proportion.
 HELD_OUT_TOKENS = 262_144
@@ -91,7 +91,7 @@ class Ladder:
         language: of the table, the picture, the report and `RungFinished`; it may differ when a ladder continues.
         device: "auto", "cpu", "cuda" or "mps".
         asked: the texts as given on the command line, for the command in the report.
-        encoding, column: with which the texts were read, for the same command and for a server that repeats it.
+        encoding, column: with which the texts were read, for the same command.
 
     Raises:
         TextError: the text is too short.
@@ -115,7 +115,6 @@ class Ladder:
         require_choice("language", language, LANGUAGES)
         choose_device(device)
         self.text, self.out, self.language, self.device = text, out, language, device
-        self.stop_file = out / STOP_FILE
         config = config or LadderConfig()
         _require_enough(text, config)
         names = None if asked is None else tuple(Path(name).name if name != "-" else name for name in asked)
@@ -356,7 +355,6 @@ def _lock(out: Path) -> Iterator[None]:
     with ExitStack() as held:
         try:
             held.enter_context(locked(out / LOCK_FILE))
-            (out / STOP_FILE).unlink(missing_ok=True)
         except LockHeld:
             raise RunError(
                 "another process is training the ladder in {out}; wait for it, or choose another {--out}.", out=out
