@@ -328,7 +328,7 @@ def _heatmap(
     cell: float,
     numbers: bool,
 ) -> AxesImage:
-    """The coloured cells of one matrix, with white lines between them and, if wanted, their numbers."""
+    """Return the coloured cells of one matrix, with white lines between them and, if wanted, their numbers."""
     low, high = colour_range
     shown = np.ma.masked_invalid(matrix)
     axes.set_facecolor(MASKED)
@@ -397,7 +397,7 @@ def _colour_bar(image: AxesImage, axes: Axes | list[Axes], label: str) -> None:
 
 
 def _step(count: int, cell: float) -> int:
-    """Every how many rows there is room for a number."""
+    """Return every how many rows there is room for a number."""
     return next((step for step in (1, 2, 5, 10, 20, 50, 100, 200, 500) if step * cell > 0.24), count)
 
 
@@ -432,7 +432,7 @@ def _dress(axes: Axes, x_label: str, y_label: str, title: str) -> None:
 
 
 def _colour_range(matrices: Sequence[np.ndarray[Any, Any]], diverging: bool) -> tuple[float, float]:
-    """What the palest and the darkest colour stand for: from zero for amounts, around zero for both signs."""
+    """Return what the palest and the darkest colour stand for: from zero for amounts, around zero for both signs."""
     finite = np.concatenate([np.ma.masked_invalid(matrix).compressed() for matrix in matrices])
     low, high = (float(finite.min()), float(finite.max())) if finite.size else (0.0, 1.0)
     if diverging:
@@ -456,7 +456,7 @@ def _matrix(values: ArrayLike, name: str) -> np.ndarray[Any, Any]:
 def _masked(
     matrix: np.ndarray[Any, Any], mask: ArrayLike | None, name: str
 ) -> np.ma.MaskedArray[Any, Any] | np.ndarray[Any, Any]:
-    """The matrix (T, S), with the cells masked in which `mask` is False."""
+    """Return the matrix (T, S), with the cells masked in which `mask` is False."""
     if mask is None:
         return matrix
     seen = _numbers(mask, name) != 0
@@ -487,7 +487,7 @@ def _numbers(values: Any, name: str) -> np.ndarray[Any, Any]:
 
 
 def _short(value: float, whole: bool | None = None) -> str:
-    """A number as short as it can be read: 3, 0.25, 12.5, 4,800, -∞."""
+    """Return a number as short as it can be read: 3, 0.25, 12.5, 4,800, -∞."""
     if math.isnan(value):
         return "NaN"
     if math.isinf(value):
@@ -499,7 +499,7 @@ def _short(value: float, whole: bool | None = None) -> str:
 
 
 def _slant(texts: Sequence[str], room: float, size: float) -> dict[str, Any]:
-    """How to write labels side by side above an axis: slanted where they would touch each other.
+    """Return how to write labels side by side above an axis: slanted where they would touch each other.
 
     room: inches for each. size: of the letters, in points.
     """

@@ -62,7 +62,7 @@ def show_comparison(yours: Trained, jumok: Trained) -> None:
 
 
 def explain_comparison(comparison: Comparison) -> str:
-    """What the figures of a finished comparison mean."""
+    """Return what the figures of a finished comparison mean."""
     yours, jumok = comparison.yours, comparison.jumok
     assert yours is not None
     assert jumok is not None
@@ -70,7 +70,7 @@ def explain_comparison(comparison: Comparison) -> str:
 
 
 def _explain_differences(comparison: Comparison, yours: Trained, jumok: Trained) -> Iterator[str]:
-    """What is not equal beside the part: the number of steps, and of parameters."""
+    """Yield what is not equal beside the part: the number of steps, and of parameters."""
     if jumok.steps < yours.steps:
         yield tr(
             "In the time that was left jumok took {steps:,} steps, and yours {all:,}. Both losses are those after step "

@@ -63,12 +63,12 @@ def show_code(source: str) -> None:
 
 
 def with_signs_kept(text: str) -> str:
-    """The text with signs for control characters, and its line breaks."""
+    """Return the text with signs for control characters, and its line breaks."""
     return "\n".join(with_signs(line) for line in text.split("\n"))
 
 
 def _item(mark: Line, text: str, style: str = "") -> RenderableType:
-    """A text beside its mark. A terminal breaks its lines between words; in a file or a pipe they stay whole."""
+    """Return a text beside its mark. A terminal breaks its lines between words; in a file or a pipe they stay whole."""
     text = with_signs_kept(text)
     if not sys.stdout.isatty():
         return Line.assemble("  ", mark, " ", (text.replace("\n", "\n    "), style))

@@ -18,7 +18,7 @@ class Course(Group):
         )
 
     def full(self, args: list[str]) -> list[str]:
-        """The arguments with `chapter` in front, unless they begin with a command."""
+        """Return the arguments with `chapter` in front, unless they begin with a command."""
         return args if args and args[0] in self.commands else ["chapter", *args]
 
 

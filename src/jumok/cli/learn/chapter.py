@@ -140,7 +140,7 @@ def script(as_json: bool, quiet: bool) -> None:
 
 
 def _other_commands() -> list[str]:
-    """The commands of `jumok learn` besides this one: their names may stand where a chapter is expected."""
+    """Return the commands of `jumok learn` besides this one: their names may stand where a chapter is expected."""
     group = click.get_current_context().parent
     assert group is not None
     assert isinstance(group.command, click.Group)
@@ -191,7 +191,7 @@ def _open(chapter: Chapter, as_json: bool, quiet: bool) -> None:
 
 
 def _chapter(lesson: str, language: Language) -> Chapter:
-    """The chapter that was asked for.
+    """Return the chapter that was asked for.
 
     Raises:
         ConfigError: there is none; the message names the command, the file or the chapter that may be meant.
@@ -205,7 +205,7 @@ def _chapter(lesson: str, language: Language) -> Chapter:
 
 
 def described(chapter: Chapter) -> dict[str, Any]:
-    """A chapter as --json has it."""
+    """Return a chapter as --json has it."""
     return {
         "number": chapter.number, "slug": chapter.slug, "language": chapter.language, "title": chapter.title,
         "question": chapter.question, "path": str(chapter.path),
@@ -225,7 +225,7 @@ def show(text: str) -> None:
 
 
 def in_colour() -> bool:
-    """Whether stdout is a terminal with colours, and the user allows them (https://no-color.org)."""
+    """Return whether stdout is a terminal with colours, and the user allows them (https://no-color.org)."""
     return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 

@@ -113,7 +113,7 @@ def _show_page(language: Language, as_json: bool, quiet: bool) -> None:
 
 
 def _summary(event: LadderFinished) -> dict[str, Any]:
-    """The object of --json: the figures of each finished rung, and the files."""
+    """Return the object of --json: the figures of each finished rung, and the files."""
     figures = ("slug", "parameters", "nats_per_char", "tokens_per_second", "steps", "tokens", "seconds")
     rungs = [plain_floats({name: getattr(result, name) for name in figures}) for result in event.record.results]
     return {

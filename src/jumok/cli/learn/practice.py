@@ -229,7 +229,7 @@ def _named(one: Exercise, path: Path, language: Language) -> dict[str, Any]:
 
 
 def _saved(watched: dict[Path, Exercise], seen: dict[Path, tuple[int, int] | None]) -> Iterator[tuple[Path, Exercise]]:
-    """The files that are saved, until Ctrl-C. seen: what `_changed` said of each before."""
+    """Yield the files that are saved, until Ctrl-C. seen: what `_changed` said of each before."""
     say(tr("Waiting for a file to be saved. Ctrl-C ends it."))
     try:
         while True:
@@ -245,7 +245,7 @@ def _saved(watched: dict[Path, Exercise], seen: dict[Path, tuple[int, int] | Non
 
 
 def _changed(path: Path) -> tuple[int, int] | None:
-    """What differs after a file was saved; None while it is absent."""
+    """Return what differs after a file was saved; None while it is absent."""
     try:
         found = path.stat()
     except OSError:
@@ -264,7 +264,7 @@ def _draw_map(course: Practice, language: Language) -> Path:
 
 
 def _folder() -> Path:
-    """The folder of the exercises: the current one if it holds their progress, else `practice`."""
+    """Return the folder of the exercises: the current one if it holds their progress, else `practice`."""
     from jumok.course.practice.folder import PROGRESS
 
     return Path() if Path(PROGRESS).exists() else Path(FOLDER)
@@ -284,7 +284,7 @@ def _existing() -> Practice:
 
 
 def located(file: str) -> tuple[Exercise, Path]:
-    """The exercise of a file, a number or a name, and the reader's file."""
+    """Return the exercise of a file, a number or a name, and the reader's file."""
     from jumok.course.practice.catalogue import exercise
 
     one = exercise(file)

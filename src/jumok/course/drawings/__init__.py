@@ -51,7 +51,7 @@ def draw_architecture(
 def architecture(
     name: str, language: Language = "ko", highlight: Collection[str] = (), *, notes: Mapping[str, str] | None = None
 ) -> str:
-    """A drawing as SVG text. Arguments and errors as for `draw_architecture`."""
+    """Return a drawing as SVG text. Arguments and errors as for `draw_architecture`."""
     if name not in ARCHITECTURES:
         raise ConfigError(
             "there is no drawing {name!r}; there are {names}.{hint}",

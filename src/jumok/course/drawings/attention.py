@@ -11,7 +11,7 @@ _THIRD = 136  # their width
 
 
 def attention() -> Diagram:
-    """Scaled dot-product attention with its projections; `jumok.nn.attention.attention_weights` is the middle."""
+    """Draw scaled dot-product attention with its projections; `jumok.nn.attention.attention_weights` is the middle."""
     d = Diagram("attention")
     x = d.box(20, 16, 440, "input x", "(T, C)")
     names = ("query q", "key k", "value v")
@@ -47,7 +47,7 @@ def attention() -> Diagram:
 
 
 def multi_head() -> Diagram:
-    """Multi-head attention with one projection that is split, as `MultiHeadAttention` computes it."""
+    """Draw multi-head attention with one projection that is split, as `MultiHeadAttention` computes it."""
     d = Diagram("multi-head")
     x = d.box(20, 16, 440, "input x", "(B, T, C)")
     split = d.box(20, 164, 440, "split into H heads", "(B, H, T, D)", part="heads")
@@ -71,7 +71,7 @@ def multi_head() -> Diagram:
 
 
 def masks() -> Diagram:
-    """The three masks of `jumok`: causal, padding, and none, as in cross-attention."""
+    """Draw the three masks of `jumok`: causal, padding, and none, as in cross-attention."""
     d = Diagram("masks")
     side, size = 22, 5
     kinds: Sequence[tuple[str, str, str, int]] = (
@@ -104,7 +104,7 @@ def masks() -> Diagram:
 
 
 def recurrent() -> Diagram:
-    """A recurrent network and causal attention: how far the first token is from the last output."""
+    """Draw a recurrent network and causal attention: how far the first token is from the last output."""
     d = Diagram("recurrent")
     side, gap, count = 64, 30, 5
     lefts = [20 + number * (side + gap) for number in range(count)]

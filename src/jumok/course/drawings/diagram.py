@@ -105,7 +105,7 @@ class Box:
         return self.x + self.width, self.y + self.height / 2
 
     def needs(self, language: Language) -> float:
-        """The width that its text needs, with margins."""
+        """Return the width that its text needs, with margins."""
         label, shape = text_width(said(self.label, language)), text_width(self.shape, NOTE, mono=True)
         if self.height >= TALL:
             return max(label, shape, text_width(said(self.under, language), NOTE)) + 12
@@ -249,7 +249,7 @@ class Diagram:
                 self.text(52, y + 13, words)
 
     def svg(self, language: Language, highlight: Collection[str] = (), notes: Mapping[str, str] | None = None) -> str:
-        """The picture as SVG text.
+        """Return the picture as SVG text.
 
         Args:
             language: of all words.
@@ -321,7 +321,7 @@ def _path(points: Sequence[Point]) -> str:
 
 
 def _text(x: float, y: float, text: str, style: str, anchor: str = "start") -> str:
-    """A text element; none for an empty text."""
+    """Return a text element; none for an empty text."""
     if not text:
         return ""
     end = "" if anchor == "start" else f' text-anchor="{anchor}"'

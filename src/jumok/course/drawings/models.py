@@ -46,7 +46,7 @@ _MLP: Sequence[_Row] = (
 
 
 def block() -> Diagram:
-    """The pre-norm block of GPT with every dropout."""
+    """Draw the pre-norm block of GPT with every dropout."""
     d = Diagram("block")
     x = d.box(60, 16, 404, "input x", "(B, T, C)")
     last = _block_body(d, x, 60, 404)
@@ -57,7 +57,7 @@ def block() -> Diagram:
 
 
 def gpt() -> Diagram:
-    """GPT of the classic family, with the block drawn in short."""
+    """Draw GPT of the classic family, with the block drawn in short."""
     d = Diagram("gpt")
     x, width = 60, 370
     ids = d.box(x, 16, width, "token ids", "(B, T)", part="input")
@@ -80,7 +80,7 @@ def gpt() -> Diagram:
 
 
 def bert() -> Diagram:
-    """BERT: post-norm blocks without a causal mask, and both heads."""
+    """Draw BERT: post-norm blocks without a causal mask, and both heads."""
     d = Diagram("bert")
     x, width = 60, 370
     ids = d.box(x, 16, width, "token ids, segments", "(B, T)", part="input")
@@ -110,7 +110,7 @@ def bert() -> Diagram:
 
 
 def encoder_decoder() -> Diagram:
-    """The Transformer of 2017, with post-norm blocks."""
+    """Draw the Transformer of 2017, with post-norm blocks."""
     d = Diagram("encoder-decoder")
     width, left, right = 184, 36, 260
     own: str = "self-attention"
@@ -177,7 +177,7 @@ def course_map() -> Diagram:
 
 
 def _row(d: Diagram, above: Box | Plus | None, x: float, y: float, width: float, row: _Row) -> Box:
-    """A box, with an arrow from what is above it."""
+    """Return a box, with an arrow from what is above it."""
     label, shape, kind, part = row
     box = d.box(x, y, width, label, shape, kind=kind, part=part)
     if above is not None:
@@ -255,7 +255,7 @@ def _short_block(
     shape: str = "(B, T, C)",
     rail: float | None = None,
 ) -> float:
-    """A block, in a frame, with a box for each sub-layer; norms before them, or after the sums.
+    """Return a block, in a frame, with a box for each sub-layer; norms before them, or after the sums.
 
     sub_layers: label, second line and part of each. rail: where the residual connections run [left of the boxes].
     Returns where the next box begins; an arrow ends there.

@@ -91,7 +91,7 @@ class Kind:
 
 
 def average(rng: Random) -> Numbers:
-    """The average of the tokens so far, and the row of the averaging matrix."""
+    """Ask for the average of the tokens so far, and the row of the averaging matrix."""
     x = [_integers(rng, 2, -6, 9) for _ in range(5)]
     t = rng.randint(2, 3)
     value = exact(averaging.average_by_matrix(_tensor(x))[t])
@@ -100,7 +100,7 @@ def average(rng: Random) -> Numbers:
 
 
 def dot_products(rng: Random) -> Numbers:
-    """Two scores, as dot products."""
+    """Ask for two scores, as dot products."""
     q = _integers(rng, 4, -4, 5)
     k = [_integers(rng, 4, -4, 5) for _ in range(2)]
     value = exact(dot_product.scores_by_loop(_tensor([q]), _tensor(k))[0])
@@ -109,14 +109,14 @@ def dot_products(rng: Random) -> Numbers:
 
 
 def softmax(rng: Random) -> Numbers:
-    """A softmax over logarithms."""
+    """Ask for a softmax over logarithms."""
     powers = _integers(rng, 4, 1, 9)
     value = exact(dot_product.softmax(_tensor(powers).log()))
     return {"powers": powers}, value, {"scores": _logs(powers), "weights": _vector(value)}
 
 
 def softmax_gradient(rng: Random) -> Numbers:
-    """The derivative of a weight with respect to two scores."""
+    """Ask for the derivative of a weight with respect to two scores."""
     powers = _integers(rng, 3, 1, 8)
     weights = dot_product.softmax(_tensor(powers).log())
     i = rng.randrange(3)
@@ -129,7 +129,7 @@ def softmax_gradient(rng: Random) -> Numbers:
 
 
 def weighted_sum(rng: Random) -> Numbers:
-    """The output of attention for one query."""
+    """Ask for the output of attention for one query."""
     powers = _integers(rng, 3, 1, 6)
     v = [_integers(rng, 2, -5, 8) for _ in range(3)]
     scores = _tensor(powers).log()
@@ -142,7 +142,7 @@ def weighted_sum(rng: Random) -> Numbers:
 
 
 def scaled_scores(rng: Random) -> Numbers:
-    """Scores divided by √D."""
+    """Ask for scores divided by √D."""
     width, root = rng.choice([(4, 2), (4, 2), (9, 3)])
     q = _integers(rng, width, -3, 3)
     k = [_integers(rng, width, -3, 3) for _ in range(2)]
@@ -154,7 +154,7 @@ def scaled_scores(rng: Random) -> Numbers:
 
 
 def causal_row(rng: Random) -> Numbers:
-    """A row of a causal mask with fewer queries than keys, and its number of ones."""
+    """Ask for a row of a causal mask with fewer queries than keys, and its number of ones."""
     s = rng.randint(5, 12)
     t = rng.randint(2, s - 1)
     row = rng.randrange(t)
@@ -164,7 +164,7 @@ def causal_row(rng: Random) -> Numbers:
 
 
 def masked_weights(rng: Random) -> Numbers:
-    """The weights of causal attention from a table of logarithms."""
+    """Ask for the weights of causal attention from a table of logarithms."""
     powers = [_integers(rng, 3, 1, 7) for _ in range(3)]
     value = exact(masked_attention.weights_masked_before(_tensor(powers).log(), causal_mask(3, 3)))
     scores = "\n".join("  ".join(f"ln {power}" for power in row) for row in powers)
@@ -172,7 +172,7 @@ def masked_weights(rng: Random) -> Numbers:
 
 
 def shapes(rng: Random) -> Numbers:
-    """Shapes inside multi-head attention, with shared keys."""
+    """Ask for shapes inside multi-head attention, with shared keys."""
     n_head, n_kv_head = rng.choice([(2, 1), (4, 2), (4, 1), (6, 3), (6, 2), (8, 4), (8, 2)])
     batch, t, head_dim = rng.randint(2, 6), rng.randint(3, 15), rng.choice([4, 8, 16])
     width = n_head * head_dim
@@ -188,7 +188,7 @@ def shapes(rng: Random) -> Numbers:
 
 
 def masked_mean(rng: Random) -> Numbers:
-    """The mean of a sequence with padding."""
+    """Ask for the mean of a sequence with padding."""
     length = rng.randint(2, 4)
     x = [_integers(rng, 2, -5, 9) for _ in range(5)]
     mask = padding_mask([length], 5)[:, 0, 0]
@@ -198,7 +198,7 @@ def masked_mean(rng: Random) -> Numbers:
 
 
 def layer_norm(rng: Random) -> Numbers:
-    """Layer normalization of four numbers."""
+    """Ask for the layer normalization of four numbers."""
     a, b = rng.choice(DEVIATIONS)
     mean = rng.randint(-9, 9)
     x = [mean - b, mean - a, mean + a, mean + b]
@@ -211,7 +211,7 @@ def layer_norm(rng: Random) -> Numbers:
 
 
 def sinusoidal(rng: Random) -> Numbers:
-    """Two entries of the sinusoidal table, as a function and an angle."""
+    """Ask for two entries of the sinusoidal table, as a function and an angle."""
     width = rng.choice([4, 8])
     position, pair = rng.randint(2, 60), rng.randint(1, width // 2 - 1)
     angle = position * exact(_tensor(frequency(pair, width)))
@@ -222,7 +222,7 @@ def sinusoidal(rng: Random) -> Numbers:
 
 
 def rotary(rng: Random) -> Numbers:
-    """The angle between a query and a key that rotary positions add."""
+    """Ask for the angle between a query and a key that rotary positions add."""
     width = rng.choice([4, 8])
     pair = rng.randint(1, width // 2 - 1)
     q, k = sorted(rng.sample(range(3, 80), 2), reverse=True)
@@ -232,7 +232,7 @@ def rotary(rng: Random) -> Numbers:
 
 
 def kv_cache(rng: Random) -> Numbers:
-    """The size of a KV cache."""
+    """Ask for the size of a KV cache."""
     n_head, n_kv_head = rng.choice([(4, 4), (4, 2), (8, 2), (8, 4), (8, 8), (6, 2)])
     n_layer, head_dim = rng.randint(2, 12), rng.choice([8, 16, 32])
     length, batch = rng.choice([10, 20, 25, 50, 100]), rng.randint(2, 5)
@@ -249,7 +249,7 @@ def kv_cache(rng: Random) -> Numbers:
 
 
 def parameters(rng: Random) -> Numbers:
-    """The number of parameters of a classic GPT."""
+    """Ask for the number of parameters of a classic GPT."""
     width, n_head = rng.choice([(4, 2), (6, 2), (8, 2), (10, 2), (8, 4), (10, 5)])
     vocab, context, n_layer = rng.randint(10, 60), rng.randint(4, 20), rng.randint(2, 4)
     config = GPTConfig(
@@ -263,7 +263,7 @@ def parameters(rng: Random) -> Numbers:
 
 
 def cross_entropy(rng: Random) -> Numbers:
-    """The loss and the perplexity from the probabilities of the right tokens, all powers of 1/2."""
+    """Ask for the loss and the perplexity from the probabilities of the right tokens, all powers of 1/2."""
     powers = _integers(rng, 4, 1, 6)
     p = torch.tensor([0.5**power for power in powers], dtype=torch.float64)
     logits = torch.stack((p, 1 - p), dim=-1).log()  # (T, 2)
@@ -276,7 +276,7 @@ def cross_entropy(rng: Random) -> Numbers:
 
 
 def learning_rate(rng: Random) -> Numbers:
-    """The learning rate during the warm-up and during the linear decay."""
+    """Ask for the learning rate during the warm-up and during the linear decay."""
     steps, peak = rng.choice([100, 200, 400, 500]), rng.choice([2, 3, 4, 6, 8])
     warmup, final = rng.choice([10, 20]), rng.choice([0, 10, 20])  # percent
     end = steps * warmup // 100
@@ -290,7 +290,7 @@ def learning_rate(rng: Random) -> Numbers:
 
 
 def temperature(rng: Random) -> Numbers:
-    """Probabilities at a temperature of 1/2 or 2."""
+    """Ask for probabilities at a temperature of 1/2 or 2."""
     powers = rng.sample(range(1, 8), 3)
     cold = bool(rng.randrange(2))
     shown = [power if cold else power**2 for power in powers]
@@ -301,14 +301,14 @@ def temperature(rng: Random) -> Numbers:
 
 
 def top_k(rng: Random) -> Numbers:
-    """The tokens that top-k keeps, and their probabilities."""
+    """Ask for the tokens that top-k keeps, and their probabilities."""
     p, k = _distribution(rng), rng.randint(2, 4)
     value = _kept(keep_top_k(_tensor([[float(number) for number in p]]).log(), k))
     return {"p": p, "k": k}, value, {"p": _listed(p), "kept": _named(value)}
 
 
 def top_p(rng: Random) -> Numbers:
-    """The tokens that top-p keeps, and their probabilities."""
+    """Ask for the tokens that top-p keeps, and their probabilities."""
     p = _distribution(rng)
     limit = rng.choice([0.52, 0.58, 0.63, 0.68, 0.72, 0.77, 0.83, 0.88])  # between sums of probabilities, never equal
     value = _kept(keep_top_p(_tensor([[float(number) for number in p]]).log(), limit))
@@ -316,7 +316,7 @@ def top_p(rng: Random) -> Numbers:
 
 
 def bpe_merges(rng: Random) -> Numbers:
-    """The first two merges of BPE on a list of words."""
+    """Ask for the first two merges of BPE on a list of words."""
     counts: dict[str, int] = {}
     while not _has_one_answer(counts):
         counts = {word: rng.randint(1, 9) for word in rng.sample(WORDS, 4)}

@@ -49,7 +49,7 @@ class Exam:
 
 
 def make_exam(names: Sequence[str], seed: int, *, until: int | None = None) -> Exam:
-    """An exam.
+    """Return an exam.
 
     Args:
         names: the name of each student, or "".
@@ -82,7 +82,7 @@ def make_exam(names: Sequence[str], seed: int, *, until: int | None = None) -> E
 
 
 def read_names(path: Path) -> list[str]:
-    """The names in a file, one in a line, in any encoding. Empty lines are skipped.
+    """Return the names in a file, one in a line, in any encoding. Empty lines are skipped.
 
     Raises:
         TextError: the file cannot be read.
@@ -123,12 +123,12 @@ def write_exam(exam: Exam, folder: Path, language: Language, *, title: str | Non
 
 
 def exam_markdown(exam: Exam, language: Language, title: str) -> list[str]:
-    """The sheet of each student in Markdown."""
+    """Return the sheet of each student in Markdown."""
     return [_sheet(sheet, language, title) for sheet in exam.sheets]
 
 
 def key_markdown(exam: Exam, language: Language, title: str) -> str:
-    """The answers of all students, in a table for each."""
+    """Return the answers of all students, in a table for each."""
     words = {key: text.said(language) for key, text in WORDS.items()}
     parts = [f"# {_plain(title)}: {words['key']}", WORDS["key_lead"].said(language, seed=exam.seed)]
     for sheet in exam.sheets:
@@ -141,7 +141,7 @@ def key_markdown(exam: Exam, language: Language, title: str) -> str:
 
 
 def page(sections: Sequence[str], language: Language, title: str) -> str:
-    """A printable page in A4. sections: HTML; each begins on a new sheet of paper."""
+    """Return a printable page in A4. sections: HTML; each begins on a new sheet of paper."""
     template = resources.files("jumok.course.exam").joinpath("exam.html").read_text(encoding="utf-8")
     body = "\n".join(f'<section class="sheet">\n{section}</section>' for section in sections)
     return Template(template).substitute(language=language, title=escape(title), body=body)
@@ -162,7 +162,7 @@ def _sheet(sheet: Sheet, language: Language, title: str) -> str:
 
 
 def _new(kind: str, rng: Random, used: set[str]) -> Drawn:
-    """A question that no earlier sheet has, as far as ATTEMPTS find one."""
+    """Return a question that no earlier sheet has, as far as ATTEMPTS find one."""
     for _ in range(ATTEMPTS):
         drawn = KINDS[kind].draw(rng)
         if drawn.question.en not in used:

@@ -39,7 +39,7 @@ def write(record: LadderRecord, out: Path, language: Language) -> list[Path]:
 
 
 def table(record: LadderRecord, language: Language) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-    """The headings, and a row for each finished rung: name, parameters, loss, change, speed, training tokens."""
+    """Return the headings, and a row for each finished rung: name, parameters, loss, change, speed, training tokens."""
     rows: list[tuple[str, ...]] = []
     before: RungResult | None = None
     for number, rung in enumerate(RUNGS, 1):
@@ -61,7 +61,7 @@ def table(record: LadderRecord, language: Language) -> tuple[tuple[str, ...], li
 
 
 def markdown_table(record: LadderRecord, language: Language) -> str:
-    """The table in Markdown, with a newline at its end."""
+    """Return the table in Markdown, with a newline at its end."""
     headings, rows = table(record, language)
     lines = [headings, ("---", *["---:"] * (len(headings) - 1)), *rows]
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
@@ -74,7 +74,7 @@ def signed(change: float) -> str:
 
 
 def printable(text: str) -> str:
-    """The text with control characters replaced, which could change the state of a terminal."""
+    """Return the text with control characters replaced, which could change the state of a terminal."""
     return "".join(char if char.isprintable() or char == "\n" else "\ufffd" for char in text)
 
 
@@ -113,7 +113,7 @@ def _picture(record: LadderRecord, language: Language, *, narrow: bool = False, 
 
 
 def page(record: LadderRecord, language: Language) -> str:
-    """The report as HTML without external resources."""
+    """Return the report as HTML without external resources."""
     template = resources.files("jumok.course.ladder").joinpath("report.html").read_text(encoding="utf-8")
     title = _escaped("title", language, text=record.text.name)
     return Template(template).substitute(
@@ -135,7 +135,7 @@ def page(record: LadderRecord, language: Language) -> str:
 
 
 def _generate(record: LadderRecord) -> str:
-    """A command that generates text with the last rung; its prompt is a word of the sample."""
+    """Return a command that generates text with the last rung; its prompt is a word of the sample."""
     last = record.results[-1]
     word = re.search(r"\w+", last.after)
     prompt = (word[0],) if word else ()
@@ -143,7 +143,7 @@ def _generate(record: LadderRecord) -> str:
 
 
 def _escaped(key: str, language: Language, **values: object) -> str:
-    """A text, escaped for HTML."""
+    """Return a text, escaped for HTML."""
     return escape(say(key, language, **values))
 
 
@@ -186,7 +186,7 @@ def _facts(record: LadderRecord, language: Language) -> list[tuple[str, str]]:
 
 
 def _picture_element(record: LadderRecord, language: Language) -> str:
-    """The picture for wide and narrow windows, in light and dark mode."""
+    """Return the picture for wide and narrow windows, in light and dark mode."""
     sources = [
         ("(max-width: 640px) and (prefers-color-scheme: dark)", True, True),
         ("(max-width: 640px)", True, False),

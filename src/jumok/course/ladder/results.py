@@ -61,7 +61,7 @@ class TextFacts:
 
     @classmethod
     def of(cls, text: Text) -> TextFacts:
-        """The facts of a text that was read."""
+        """Return the facts of a text that was read."""
         names = tuple(Path(source.name).name for source in text.sources)
         return cls(sources=names, sha256=text.sha256, chars=text.chars)
 
@@ -96,18 +96,18 @@ class LadderRecord:
     results: tuple[RungResult, ...] = ()
 
     def result(self, rung: LadderRung) -> RungResult | None:
-        """The result of a rung, or None if it is not finished."""
+        """Return the result of a rung, or None if it is not finished."""
         return next((result for result in self.results if result.slug == rung.slug), None)
 
     def with_result(self, result: RungResult) -> LadderRecord:
-        """A copy with the result of one more rung."""
+        """Return a copy with the result of one more rung."""
         order = [rung.slug for rung in RUNGS]
         return dataclasses.replace(
             self, results=tuple(sorted((*self.results, result), key=lambda r: order.index(r.slug)))
         )
 
     def without_result(self, rung: LadderRung) -> LadderRecord:
-        """A copy without the result of a rung, which will be trained again."""
+        """Return a copy without the result of a rung, which will be trained again."""
         return dataclasses.replace(self, results=tuple(result for result in self.results if result.slug != rung.slug))
 
     @property
@@ -221,7 +221,7 @@ class LadderRecord:
 
 
 def command_of(texts: Sequence[str], config: LadderConfig, *options: str) -> str:
-    """The shell command that runs a ladder. options: further words of the command."""
+    """Return the shell command that runs a ladder. options: further words of the command."""
     words = ["jumok", "learn", "ladder", *texts, *options]
     if config.steps_per_rung is not None:
         words += ["--steps-per-rung", str(config.steps_per_rung)]

@@ -154,7 +154,7 @@ class Ladder:
         return self.out / f"{number:02d}-{rung.slug}"
 
     def _is_finished(self, number: int, rung: LadderRung) -> bool:
-        """Whether there is both a result and a model. A rung whose folder was deleted is trained again."""
+        """Return whether there is both a result and a model. A rung whose folder was deleted is trained again."""
         if self.record.result(rung) is None:
             return False
         if (self._folder(number, rung) / "model.safetensors").is_file():
@@ -233,7 +233,7 @@ class Ladder:
         self.record.write(self.out)
 
     def _measure(self, rung: LadderRung, trainer: Trainer) -> RungResult:
-        """The result of a rung. The trainer has restored the best parameters."""
+        """Return the result of a rung. The trainer has restored the best parameters."""
         config = self.record.config
         tokens_per_step = config.batch_size * config.context_length
         metrics = trainer.folder.logs.metrics()
@@ -320,7 +320,7 @@ def _require_enough(text: Text, config: LadderConfig) -> None:
 
 
 def _open(out: Path, new: LadderRecord) -> LadderRecord:
-    """The record in `out`, or the new one in a new folder."""
+    """Return the record in `out`, or the new one in a new folder."""
     if (out / results.FILE).exists():
         record = LadderRecord.read(out)
         record.refuse_another(new.text, new.config, out)

@@ -48,7 +48,7 @@ class LadderRung:
         return words_in(TEXTS, "rung", self.slug)["adds"]
 
     def reason(self, gain: float) -> Words:
-        """Why the new part helps, if the gain is positive, or hurts."""
+        """Return why the new part helps, if the gain is positive, or hurts."""
         return words_in(TEXTS, "rung", self.slug)["helps" if gain > 0 else "hurts"]
 
 
@@ -130,13 +130,13 @@ class LadderConfig:
             TrainConfig(**{name: value for name, value in self.settings(rung)[1].items() if name not in shape})
 
     def model(self, rung: LadderRung, vocab_size: int) -> GPTConfig:
-        """The configuration of a rung's model."""
+        """Return the configuration of a rung's model."""
         kind, settings = self.settings(rung)
         names = {f.name for f in dataclasses.fields(kind)}
         return kind(vocab_size=vocab_size, **{name: value for name, value in settings.items() if name in names})
 
     def settings(self, rung: LadderRung) -> tuple[type[GPTConfig], dict[str, Any]]:
-        """The configuration class of a rung's model, and its settings."""
+        """Return the configuration class of a rung's model, and its settings."""
         shape: dict[str, Any] = {}
         for below in RUNGS[: RUNGS.index(rung) + 1]:
             shape |= {**below.changes, **{name: getattr(self, name) for name in below.grows}}

@@ -16,7 +16,7 @@ LESS_TEXT = 0.95  # share of the text of the rung before; a smaller share is men
 
 
 def verdict(record: LadderRecord, rung: LadderRung, language: Language) -> str:
-    """An explanation of the figure of a finished rung; "" if that figure or the one before it is missing."""
+    """Return an explanation of the figure of a finished rung; "" if that figure or the one before it is missing."""
     number = RUNGS.index(rung)
     result = record.result(rung)
     if result is None:
@@ -41,7 +41,7 @@ def verdict(record: LadderRecord, rung: LadderRung, language: Language) -> str:
 
 
 def _too_few(steps: int, language: Language) -> list[str]:
-    """A sentence if there are too few steps for a comparison, else nothing."""
+    """Return a sentence if there are too few steps for a comparison, else nothing."""
     return [say("few_steps", language, steps=steps, enough=ENOUGH_STEPS)] if steps < ENOUGH_STEPS else []
 
 

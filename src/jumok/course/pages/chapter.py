@@ -151,7 +151,7 @@ class Chapter:
 
 
 def chapters(language: Language = "ko") -> list[Chapter]:
-    """All chapters in one language, in order.
+    """Return all chapters in one language, in order.
 
     Raises `ConfigError` for an unknown language, and `LessonError` if this installation lacks the chapters.
     """
@@ -209,7 +209,7 @@ def chapter(key: int | str, language: Language = "ko", *, hint: str = "") -> Cha
 
 
 def ladder_page(language: Language = "ko") -> Chapter:
-    """The page on the ladder as a `Chapter` without a number and without a question.
+    """Return the page on the ladder as a `Chapter` without a number and without a question.
 
     Raises `ConfigError` for an unknown language, and `LessonError` if this installation lacks the page.
     """
@@ -274,7 +274,7 @@ def write_new(path: Path, content: str, *, force: bool = False) -> None:
 
 
 def _run(chapter: Chapter, folder: Path) -> list[tuple[Code, str, bool]]:
-    """Each block, its output, and whether it raised an exception. The output then ends with the traceback."""
+    """Return each block, its output, and whether it raised an exception. The output then ends with the traceback."""
     namespace: dict[str, Any] = {"__name__": "__main__"}
     results: list[tuple[Code, str, bool]] = []
     with contextlib.chdir(folder), _own_torch_settings():
@@ -339,7 +339,7 @@ def _parts(text: str, path: Path) -> Iterator[Part]:
 
 
 def _prose(text: str, begin: int, end: int, path: Path) -> Iterator[Prose]:
-    """The text between two other parts, if it is not empty."""
+    """Yield the text between two other parts, if it is not empty."""
     prose = text[begin:end]
     if prose.strip():
         begin += len(prose) - len(prose.lstrip("\n"))
@@ -360,7 +360,7 @@ def _bad_question(path: Path, line: int) -> LessonError:
 
 
 def _chapter(path: Path, language: Language, question: str) -> Chapter:
-    """A chapter with number and slug from its file name, and the title from its first line."""
+    """Return a chapter with number and slug from its file name, and the title from its first line."""
     number, slug = path.stem.split("-", 1)
     with path.open(encoding="utf-8") as file:
         heading = _TITLE.fullmatch(file.readline().strip())

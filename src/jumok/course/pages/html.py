@@ -58,7 +58,7 @@ class ChapterPage(HTMLFile):
 
 
 def _html(parts: list[Part]) -> Iterator[str]:
-    """The parts of a chapter as HTML."""
+    """Yield the parts of a chapter as HTML."""
     for part in parts:
         match part:
             case Prose():
@@ -97,17 +97,17 @@ def code_html(source: str) -> str:
 
 
 def image_html(path: Path, title: str) -> str:
-    """A picture inside the page."""
+    """Return a picture inside the page."""
     return f'<img src="{data_url(path)}" alt="{escape(title)}">'
 
 
 def data_url(path: Path) -> str:
-    """A PNG or SVG as a data URL."""
+    """Return a PNG or SVG as a data URL."""
     return "data:{};base64,{}".format(*encoded(path))
 
 
 def encoded(path: Path) -> tuple[str, str]:
-    """The media type of a PNG or SVG, and its content in base64.
+    """Return the media type of a PNG or SVG, and its content in base64.
 
     Raises:
         LessonError: the picture cannot be read.
@@ -122,7 +122,7 @@ def encoded(path: Path) -> tuple[str, str]:
 
 
 def blocks(markdown: str) -> list[Block]:
-    """The paragraphs, lists, tables, fences and headings of a text, in order."""
+    """Return the paragraphs, lists, tables, fences and headings of a text, in order."""
     lines = markdown.split("\n")
     found: list[Block] = []
     for token in _parser().parse(markdown):

@@ -33,7 +33,7 @@ for module, package in {packages}.items():
 
 
 def notebook(chapter: Chapter) -> dict[str, Any]:
-    """The notebook of a chapter, as nbformat's JSON.
+    """Return the notebook of a chapter, as nbformat's JSON.
 
     Prose becomes Markdown cells, blocks become code cells with their output, pictures become Markdown cells with the
     image inside, questions become Markdown cells that unfold their answer. The same chapter gives the same notebook.
@@ -86,7 +86,7 @@ def write_notebook(chapter: Chapter, path: Path, *, force: bool = False) -> Path
 
 
 def _install_cell(chapter: Chapter, name: str) -> dict[str, Any]:
-    """The code cell that makes the notebook run on a machine without jumok."""
+    """Return the code cell that makes the notebook run on a machine without jumok."""
     language, wheel = chapter.language, wheel_name()
     own = f"jumok=={__version__}" if is_published() else wheel
     packages = {"jumok": own, **{package.replace("-", "_"): package for package in chapter.packages}}
@@ -106,14 +106,14 @@ def _outputs(output: str) -> list[dict[str, Any]]:
 
 
 def _embedded(picture: Picture) -> dict[str, Any]:
-    """The fields of a Markdown cell with the picture as an attachment."""
+    """Return the fields of a Markdown cell with the picture as an attachment."""
     kind, content = encoded(picture.path)
     name = picture.path.name
     return {"attachments": {name: {kind: content}}, "source": [f"![{picture.title}](attachment:{name})"]}
 
 
 def _unfoldable(part: Question) -> str:
-    """The question as HTML in Markdown; Jupyter shows the answer after a click."""
+    """Return the question as HTML in Markdown; Jupyter shows the answer after a click."""
     return f"<details>\n<summary>{part.question}</summary>\n\n{offline(part.answer)}\n\n</details>"
 
 

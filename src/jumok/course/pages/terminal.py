@@ -30,7 +30,7 @@ _THEME = Theme({"markdown.h1": "bold", "markdown.h2": "bold", "markdown.h3": "bo
 
 
 def render(chapter: Chapter, *, width: int = 80, colour: bool = False) -> str:
-    """A chapter as text.
+    """Return a chapter as text.
 
     Args:
         chapter: the chapter.
@@ -53,7 +53,7 @@ def render(chapter: Chapter, *, width: int = 80, colour: bool = False) -> str:
 
 
 def render_list(chapters: Sequence[Chapter], language: Language, *, width: int = 80, colour: bool = False) -> str:
-    """All chapters with their questions, the ladder, and further commands. Arguments as for `render`."""
+    """Return all chapters with their questions, the ladder, and further commands. Arguments as for `render`."""
     console = _console(width, colour)
     contents = _table()
     for chapter in chapters:
@@ -70,7 +70,7 @@ def render_list(chapters: Sequence[Chapter], language: Language, *, width: int =
 
 
 def _table() -> Table:
-    """Two columns without lines."""
+    """Return two columns without lines."""
     table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
     table.add_column(overflow="fold", style="bold")
     table.add_column(overflow="fold")
@@ -130,7 +130,7 @@ def _markdown(text: str, colour: bool, style: str = "none") -> _Prose:
 
 
 def _questions(asked: Sequence[Question], language: Language, colour: bool) -> Iterator[RenderableType]:
-    """All questions, and then all answers, so that a reader can think first."""
+    """Yield all questions, and then all answers, so that a reader can think first."""
     for each in asked:
         yield _markdown(unescape(re.sub(r"</?code>", "`", each.question)), colour)
     yield Text("\n" + words_in(TEXTS, "terminal")["answers"].said(language), style="bold")
@@ -140,7 +140,7 @@ def _questions(asked: Sequence[Question], language: Language, colour: bool) -> I
 
 
 def _numbered(asked: Question) -> str:
-    """The answer with the number of its question, as an item of a Markdown list."""
+    """Return the answer with the number of its question, as an item of a Markdown list."""
     number = _NUMBER.match(asked.question)
     if number is None:
         return asked.answer
@@ -177,7 +177,7 @@ def _indented(text: str, margin: str) -> str:
 
 
 def _console(width: int, colour: bool) -> Console:
-    """A console that writes to a string, in 256 colours or in none."""
+    """Return a console that writes to a string, in 256 colours or in none."""
     return Console(
         file=io.StringIO(),
         width=min(width, WIDEST),
@@ -191,7 +191,7 @@ def _console(width: int, colour: bool) -> Console:
 
 
 def _printed(console: Console) -> str:
-    """The printed text without trailing spaces and without empty lines at its start and end."""
+    """Return the printed text without trailing spaces and without empty lines at its start and end."""
     assert isinstance(console.file, io.StringIO)  # `_console` made it
     lines = [line.rstrip() for line in console.file.getvalue().split("\n")]
     return "\n".join(lines).strip("\n") + "\n"

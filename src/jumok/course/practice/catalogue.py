@@ -75,7 +75,7 @@ class Exercise:
         )
 
     def signature(self, name: str) -> str:
-        """How a function or a class of this file is called, and what forward of the class takes and returns."""
+        """Return how a function or a class of this file is called, and what forward of the class takes and returns."""
         for node in ast.parse(self._source).body:
             if isinstance(node, ast.FunctionDef) and node.name == name:
                 return f"{name}{_signature(node)}"
@@ -110,20 +110,20 @@ class Exercise:
 
 
 def _signature(function: ast.FunctionDef) -> str:
-    """The arguments of a function, without self, and its result, as they are written."""
+    """Return the arguments of a function, without self, and its result, as they are written."""
     arguments = ast.unparse(function.args).removeprefix("self, ")
     return f"({arguments}) -> {ast.unparse(function.returns)}" if function.returns else f"({arguments})"
 
 
 @cache
 def exercises() -> tuple[Exercise, ...]:
-    """All exercises, in order."""
+    """Return all exercises, in order."""
     listed = [(part, slug, chapter) for part, slugs in PARTS.items() for slug, chapter in slugs.items()]
     return tuple(Exercise(slug, number, part, chapter) for number, (part, slug, chapter) in enumerate(listed, 1))
 
 
 def exercise(name: str) -> Exercise:
-    """The exercise of a number, a slug or a file name.
+    """Return the exercise of a number, a slug or a file name.
 
     Raises:
         ConfigError: there is none.

@@ -77,7 +77,7 @@ class Code:
         self._module = module
 
     def function(self, name: str) -> Callable[..., Any]:
-        """The function of that name.
+        """Return the function of that name.
 
         Raises:
             Wrong: it is missing, or not a function.
@@ -88,7 +88,7 @@ class Code:
         return found
 
     def module(self, name: str, *args: Any, **kwargs: Any) -> Any:
-        """An object of the reader's nn.Module class of that name, on hidden arguments.
+        """Return an object of the reader's nn.Module class of that name, on hidden arguments.
 
         Raises:
             Wrong: the class is missing, not an nn.Module, or does not call super().__init__().
@@ -119,7 +119,7 @@ def require_one_device(module: nn.Module, *inputs: Tensor) -> None:
 
 
 def result_of(function: Callable[..., Any], *arguments: Any) -> Any:
-    """The result of a call that must leave its arguments as they are.
+    """Return the result of a call that must leave its arguments as they are.
 
     Raises:
         Wrong: it changed a tensor among the arguments.
@@ -191,12 +191,12 @@ def _entry(value: Tensor, boolean: bool) -> str:
 
 
 def any_of(*values: Tensor) -> Callable[[Tensor], bool]:
-    """A test of a result, for `Mistake`: whether it equals one of these values."""
+    """Return a test of a result, for `Mistake`: whether it equals one of these values."""
     return lambda result: any(same(result, value) for value in values)
 
 
 def require_tensor(given: object) -> Tensor:
-    """The result as a tensor.
+    """Return the result as a tensor.
 
     Raises:
         Wrong: it is none; None usually means that `return` is missing.
@@ -240,7 +240,7 @@ def require_earlier(slug: str, given: object, right: Tensor) -> None:
 
 
 def require_number(given: object) -> float:
-    """The result as a number; a tensor with one entry counts as one.
+    """Return the result as a number; a tensor with one entry counts as one.
 
     Raises:
         Wrong: it is none; None usually means that `return` is missing.
@@ -255,7 +255,7 @@ def require_number(given: object) -> float:
 
 
 def require_tensors(given: object, count: int) -> tuple[Tensor, ...]:
-    """The result as a tuple of so many tensors.
+    """Return the result as a tuple of so many tensors.
 
     Raises:
         Wrong: it is none; None usually means that `return` is missing.
@@ -275,7 +275,7 @@ def require_tensors(given: object, count: int) -> tuple[Tensor, ...]:
 
 
 def raises(key: str, call: Callable[[], Any], *, text: str | tuple[str, ...]) -> Any:
-    """The result of a call, whose known exception is explained.
+    """Return the result of a call, whose known exception is explained.
 
     Args:
         text: a part of "TypeOfTheException: its message", or several of which one must occur.
@@ -293,5 +293,5 @@ def raises(key: str, call: Callable[[], Any], *, text: str | tuple[str, ...]) ->
 
 
 def same(a: Tensor, b: Tensor, tolerance: float = TOLERANCE) -> bool:
-    """Whether two tensors have the same shape and, up to the tolerance, the same values. NaN equals NaN."""
+    """Return whether two tensors have the same shape and, up to the tolerance, the same values. NaN equals NaN."""
     return a.shape == b.shape and torch.allclose(a.double(), b.double(), rtol=tolerance, atol=tolerance, equal_nan=True)

@@ -226,7 +226,7 @@ def write(model: nn.Module, tokenizer: Tokenizer, prompt: str, count: int, seed:
 
 @torch.no_grad()
 def sees_future(model: GPT) -> bool:
-    """Whether the logits of a position depend on later tokens."""
+    """Return whether the logits of a position depend on later tokens."""
     length = CONTEXT // 2
     generator = torch.Generator().manual_seed(0)
     ids = torch.randint(model.config.vocab_size, (1, length), generator=generator)  # (1, T)

@@ -14,7 +14,7 @@ REPLACED: set[str] = set()  # the names of those in whose place it gives jumok's
 
 
 def mine(name: str) -> ModuleType:
-    """The reader's own file of an earlier exercise, as a module; jumok's solution where that is not written yet.
+    """Return the reader's own file of an earlier exercise, as a module; jumok's solution where that is not written yet.
 
     The file is looked for next to the file that calls this function.
 
@@ -36,12 +36,12 @@ def mine(name: str) -> ModuleType:
 
 
 def is_open(source: str) -> bool:
-    """Whether a file still has a hole."""
+    """Return whether a file still has a hole."""
     return "raise NotImplementedError" in source
 
 
 def read(path: Path) -> str:
-    """The source of a file in UTF-8, with or without a byte order mark, and with any line ends."""
+    """Return the source of a file in UTF-8, with or without a byte order mark, and with any line ends."""
     return path.read_text(encoding="utf-8-sig")
 
 

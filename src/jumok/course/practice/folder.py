@@ -57,7 +57,7 @@ class Practice:
         return [self.file(one) for one in missing]
 
     def file(self, one: Exercise) -> Path:
-        """The reader's file of an exercise."""
+        """Return the reader's file of an exercise."""
         return self.path / one.file
 
     def tried(self, one: Exercise, verdict: Verdict) -> None:
@@ -82,11 +82,11 @@ class Practice:
         return kept
 
     def files(self) -> Iterator[tuple[Path, Exercise]]:
-        """Each file, with its exercise."""
+        """Yield each file, with its exercise."""
         return ((self.file(one), one) for one in exercises())
 
     def begun(self) -> Iterator[tuple[Path, Exercise]]:
-        """The files that differ from what `write` wrote."""
+        """Yield the files that differ from what `write` wrote."""
         for file, one in self.files():
             try:
                 written = file.read_bytes()
@@ -102,7 +102,7 @@ class Practice:
         return entry.hints
 
     def first(self) -> Path:
-        """The file of the next exercise."""
+        """Return the file of the next exercise."""
         return self.file(self.next() or exercises()[0])
 
     def next(self, after: Exercise | None = None) -> Exercise | None:
@@ -113,7 +113,7 @@ class Practice:
 
     @contextmanager
     def _changed(self, one: Exercise) -> Iterator[Progress]:
-        """The record of an exercise as it is on the disk now, to change; it is saved when the block ends."""
+        """Yield the record of an exercise as it is on the disk now, to change; it is saved when the block ends."""
         with locked(self.path / LOCK, wait=True):
             self.progress = _read(self.path / PROGRESS)
             yield self.progress[one.slug]
@@ -125,7 +125,7 @@ class Practice:
 
 
 def _read(file: Path) -> dict[str, Progress]:
-    """The progress in a file: that of all exercises, begun or not.
+    """Return the progress in a file: that of all exercises, begun or not.
 
     Raises:
         LessonError: the file is damaged.

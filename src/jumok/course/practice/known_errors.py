@@ -28,7 +28,7 @@ def explained(error: BaseException) -> tuple[Words, str | None]:
 
 
 def line_of(error: BaseException | None, path: Path) -> int | None:
-    """The innermost line of the reader's file in the traceback of an error."""
+    """Return the innermost line of the reader's file in the traceback of an error."""
     if isinstance(error, SyntaxError) and error.filename == str(path):
         return error.lineno
     frames = traceback.extract_tb(error.__traceback__) if error else []

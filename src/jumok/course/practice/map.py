@@ -57,7 +57,7 @@ def ranges(numbers: Iterable[int]) -> str:
 
 
 def table(language: Language) -> str:
-    """The exercises as a Markdown table: number and file, title, chapter, part of the map."""
+    """Return the exercises as a Markdown table: number and file, title, chapter, part of the map."""
     rows = [
         f"| {one.number} | `{one.file}`: {one.title.said(language)} | {one.chapter} | {place_of(one).said(language)} |"
         for one in exercises()

@@ -51,7 +51,7 @@ class Part:
     made_by: Callable[..., Any]
 
     def make(self, config: GPTConfig, **fixed: Any) -> nn.Module:
-        """An object of the class, with the arguments that its signature asks for.
+        """Return an object of the class, with the arguments that its signature asks for.
 
         Raises:
             LessonError: the signature has an argument that is not known, or the code raises an error.
@@ -83,7 +83,7 @@ class Part:
 
 
 def read_part(path: Path) -> Part:
-    """The largest part of a GPT that a file holds.
+    """Return the largest part of a GPT that a file holds.
 
     Raises:
         LessonError: it holds none, or running it raises an error.
@@ -191,7 +191,7 @@ def put_in(model: GPT, part: Part, config: GPTConfig) -> None:
 
 
 def _attention(part: Part, config: GPTConfig) -> nn.Module:
-    """The reader's attention layer; heads alone get a projection from their joined width."""
+    """Return the reader's attention layer; heads alone get a projection from their joined width."""
     joined = config.n_head * config.head_dim
     if part.name == "Head":
         return _Heads([part.make(config) for _ in range(config.n_head)], joined, config.n_embd)

@@ -32,7 +32,7 @@ def fill(module: nn.Module, *, seed: int = 0, scale: float = 0.4) -> None:
 
 
 def _missing(module: nn.Module, name: str) -> Wrong:
-    """Why a parameter is missing."""
+    """Return why a parameter is missing."""
     attribute, last = name.split(".")[0], name.rsplit(".", 1)[-1]
     found, parameters = getattr(module, attribute, None), dict(module.named_parameters())
     if isinstance(found, nn.Parameter):

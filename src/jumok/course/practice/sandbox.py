@@ -95,7 +95,7 @@ def check(path: Path, exercise: Exercise, *, seconds: float = SECONDS) -> Verdic
 
 
 def _read(result: Path, printed: str) -> Verdict | None:
-    """The verdict that the process wrote; None if it did not, or not completely."""
+    """Return the verdict that the process wrote; None if it did not, or not completely."""
     try:
         found = json.loads(result.read_text(encoding="utf-8"))
     except (FileNotFoundError, ValueError):
@@ -131,6 +131,6 @@ class _Kept(threading.Thread):
                     self._kept += block
 
     def text(self) -> str:
-        """What was kept; waits a little for the end of the stream."""
+        """Return what was kept; waits a little for the end of the stream."""
         self.join(timeout=5)
         return self._kept.decode("utf-8", "replace")[:PRINTED].strip()

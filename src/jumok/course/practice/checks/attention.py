@@ -127,7 +127,7 @@ def head(code: Code) -> Steps:
 
 
 def run_module(ours: Any, x: Tensor, *, whole: bool) -> Any:
-    """The output of the reader's causal module. whole: whether T is context_length.
+    """Return the output of the reader's causal module. whole: whether T is context_length.
 
     Raises:
         Wrong: it is random or changes x, or its mask does not fit a shorter input.
@@ -142,7 +142,7 @@ def run_module(ours: Any, x: Tensor, *, whole: bool) -> Any:
 
 
 def _values(head: nn.Module, x: Tensor) -> list[Tensor]:
-    """What one token gets if its only weight is 1: its value, (B, 1, D), for each head."""
+    """Return what one token gets if its only weight is 1: its value, (B, 1, D), for each head."""
     return [require_tensor(head.get_submodule("v_proj")(x))]
 
 

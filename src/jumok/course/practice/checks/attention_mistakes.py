@@ -29,7 +29,7 @@ def attention_mistakes(
     widths: Mapping[str, int] | None = None,
     finish: Finish = _as_it_is,
 ) -> list[Mistake]:
-    """The mistakes of scaled dot-product attention.
+    """Return the mistakes of scaled dot-product attention.
 
     Args:
         q, k, v: (..., T, D), (..., S, D), (..., S, E).
@@ -76,7 +76,7 @@ def attention_mistakes(
 
 
 def mask_mistakes(scores: Sequence[Tensor], mask: Tensor, finish: Finish = _as_it_is) -> Iterator[Mistake]:
-    """The mistakes of a mask.
+    """Yield the mistakes of a mask.
 
     Args:
         scores: (..., T, S) each; the mistake with any of them is recognised.
@@ -108,7 +108,7 @@ def mask_mistakes(scores: Sequence[Tensor], mask: Tensor, finish: Finish = _as_i
 def softmax_mistakes(
     scores: Sequence[Tensor], mask: Tensor | None = None, finish: Finish = _as_it_is
 ) -> Iterator[Mistake]:
-    """The mistakes of a softmax over (..., T, S): another dimension, or none."""
+    """Yield the mistakes of a softmax over (..., T, S): another dimension, or none."""
 
     def masked(some: Tensor) -> Tensor:
         return some if mask is None else some.masked_fill(~mask, float("-inf"))
@@ -128,5 +128,5 @@ def _masked(scores: Sequence[Tensor], mask: Tensor, finish: Finish) -> Callable[
 
 
 def _any(scores: Sequence[Tensor], result: Finish) -> Callable[[Tensor], bool]:
-    """A test: whether a tensor is the result for any of the scores."""
+    """Return a test: whether a tensor is the result for any of the scores."""
     return lambda given: any(same(given, result(some)) for some in scores)

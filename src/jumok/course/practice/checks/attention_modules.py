@@ -41,7 +41,7 @@ def require_parameters(ours: nn.Module, names: Iterable[str]) -> None:
 
 
 def run_with_heads(call: Callable[[], Any]) -> Any:
-    """The result of code that splits tensors into heads, in shapes of which T, H and D differ.
+    """Return the result of code that splits tensors into heads, in shapes of which T, H and D differ.
 
     Raises:
         Wrong: dimensions are confused, so that the keys do not fit the queries, or the mask the scores.

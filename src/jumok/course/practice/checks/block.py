@@ -139,7 +139,7 @@ def _with(right: MLP, name: str) -> MLP:
 
 
 def _activation_of(own: Any, right: MLP) -> MLP:
-    """The production MLP with the activation that the reader's MLP, which has the same parameters, uses."""
+    """Return the production MLP with the activation that the reader's MLP, which has the same parameters, uses."""
     x = hidden(2, 3, right.up_proj.in_features, seed=7)
     with torch.no_grad():
         result = own(x.clone())

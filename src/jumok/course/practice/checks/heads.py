@@ -213,7 +213,7 @@ def output_projection(code: Code) -> Steps:
 
 
 def projected(theirs: MultiHeadAttention) -> Callable[[Tensor], Tensor]:
-    """The function from the heads, (B, H, T, D), to the output of a module, (B, T, d_out)."""
+    """Return the function from the heads, (B, H, T, D), to the output of a module, (B, T, d_out)."""
     project = theirs.o_proj
     assert project is not None
     return lambda heads: project(_merged(heads))

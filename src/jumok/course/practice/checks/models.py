@@ -187,7 +187,7 @@ def _require_dropout(own: Any) -> None:
 
 
 def _train(own: Any) -> tuple[float, float]:
-    """The loss before and after some steps on a text that repeats itself."""
+    """Return the loss before and after some steps on a text that repeats itself."""
     text = torch.arange(64) * 3 % SIZES["vocab_size"]
     rows = torch.stack([text[start : start + 8] for start in range(0, 32, 4)])
     optimizer = torch.optim.AdamW(own.parameters(), lr=1e-2)

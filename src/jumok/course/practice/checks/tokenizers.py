@@ -170,7 +170,7 @@ def _applied(word: str, merges: Merges) -> list[str]:
 
 
 def _first_only(word: str, merges: Merges) -> list[str]:
-    """Each merge is applied at its first place only."""
+    """Return each merge is applied at its first place only."""
     pieces = list(word)
     for pair in merges:
         place = next((i for i, two in enumerate(pairwise(pieces)) if two == pair), None)
@@ -180,7 +180,7 @@ def _first_only(word: str, merges: Merges) -> list[str]:
 
 
 def _replaced(word: str, merges: Merges) -> list[str]:
-    """The pieces are joined with spaces, and str.replace merges them."""
+    """Return the pieces are joined with spaces, and str.replace merges them."""
     text = " ".join(word)
     for left, right in merges:
         text = text.replace(f"{left} {right}", left + right)
@@ -236,7 +236,7 @@ def _counts(words: dict[str, int], merges: Merges) -> Counter[tuple[str, str]]:
 
 
 def _learned(words: dict[str, int], n: int, rule: str = "") -> Merges:
-    """The merges, or with a rule those of a mistake."""
+    """Return the merges, or with a rule those of a mistake."""
     if rule == "unweighted":
         words = dict.fromkeys(words, 1)
     merges: Merges = []

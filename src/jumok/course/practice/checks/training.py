@@ -69,7 +69,7 @@ class _Windows:
         self._place_of = self._ids.argsort()
 
     def __call__(self, rows: int, length: int, held_out: bool = False) -> list[int]:
-        """The different starts of the windows of a batch, rising.
+        """Return the different starts of the windows of a batch, rising.
 
         Raises:
             Wrong: x or y is not a window.

@@ -86,7 +86,7 @@ def top_k(code: Code) -> Steps:
 
 
 def _unchanged(function: Callable[..., object], logits: Tensor, most: float) -> object:
-    """The result for these logits.
+    """Return the result for these logits.
 
     Raises:
         Wrong: the function changed them.
@@ -183,7 +183,7 @@ class _Counting(nn.Module):
         return logits
 
     def after(self, ids: Tensor) -> Tensor:
-        """The next token at each position: (B, T) -> (B, T)."""
+        """Return the next token at each position: (B, T) -> (B, T)."""
         return (3 * ids.cumsum(1) + 5 * torch.arange(ids.shape[1]) + 1) % self.vocab
 
 
@@ -296,7 +296,7 @@ def _without_cache(layer: nn.Module, x: Tensor, placed: Tensor, right: Tensor, p
 
 
 def _attended(x: Tensor, production: Any, *, scale: float, mask: Tensor | None = None, past: int = 0) -> Tensor:
-    """The output at x[:, past:], computed step by step."""
+    """Return the output at x[:, past:], computed step by step."""
     q, k, v = production.q_proj(x[:, past:]), production.k_proj(x), production.v_proj(x)
     if mask is None:
         mask = torch.ones(q.shape[1], k.shape[1], dtype=torch.bool).tril(past)
@@ -341,7 +341,7 @@ def _with_cache(layer: nn.Module, x: Tensor, placed: Tensor, right: Tensor, prod
 
 
 def _wrong_next(x: Tensor, placed: Tensor, production: Any, first: int, scale: float) -> Iterator[Mistake]:
-    """What mistakes give at the first token after a piece of `first` tokens."""
+    """Yield what mistakes give at the first token after a piece of `first` tokens."""
     new = placed[:, first : first + 1]
     restarted = x[:, first : first + 1] + (placed - x)[:, :1]
     so_far = torch.cat((placed[:, :first], restarted), dim=1)
@@ -363,7 +363,7 @@ Beams = list[tuple[float, list[int]]]
 
 
 def _language(seed: int) -> Callable[[list[int]], Tensor]:
-    """A language of 5 tokens in which a token depends on the two before it."""
+    """Return a language of 5 tokens in which a token depends on the two before it."""
     table = hidden(5, 5, 5, seed=seed, scale=1.6)
     table[..., START] -= 4
     return lambda ids: table[(ids[-2] if len(ids) > 1 else 0), ids[-1]].log_softmax(-1)
