@@ -20,7 +20,7 @@ from jumok.runs.folder import RunFolder
 from jumok.training.optim import rate
 from jumok.training.state import LEAST_WITH_A_GOAL
 from jumok.training.tasks import TASKS
-from jumok.training.tasks.goal import Goal
+from jumok.training.tasks.task import Goal
 from jumok.training.trainer import Trainer
 
 pytestmark = pytest.mark.slow

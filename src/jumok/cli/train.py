@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from jumok.training.subscribers.progress import TrainingView
     from jumok.training.trainer import Trainer
 
-
 # Makes a trainer that writes to a folder, and a sentence for the user; the function takes what is being done.
 Making = Callable[[Path, Callable[[str], None]], tuple["Trainer", str]]
 

@@ -15,7 +15,6 @@ from torch import Tensor
 
 from jumok.messages import tr
 from jumok.runs.events import Alarm
-from jumok.training.finding import Finding
 from jumok.training.state import TrainingRun
 
 FEWEST_STEPS = 200  # in a stage before it is judged by what it has learned: a default model passes a bigram after 100
@@ -42,18 +41,18 @@ class Alarms:
         """
         yield from self._ring(self._findings(figures))
 
-    def _ring(self, findings: Iterable[Finding]) -> Iterator[Alarm]:
+    def _ring(self, findings: Iterable[Alarm]) -> Iterator[Alarm]:
         state = self._run.state
         for found in findings:
             if found.kind not in state.alarms:
                 state.alarms.append(found.kind)
-                yield Alarm(step=state.step, kind=found.kind, numbers=found.numbers, text=found.text)
+                yield found
 
-    def _findings(self, figures: Mapping[str, float]) -> Iterator[Finding]:
+    def _findings(self, figures: Mapping[str, float]) -> Iterator[Alarm]:
         run, task, state = self._run, self._run.task, self._run.state
         if task.predicts_next:
             with run.evaluating():
-                yield from sees_the_future(run.model, task.batch(0)[0])
+                yield from sees_the_future(run.model, task.batch(0)[0], state.step)
         if state.step - run.first_step < FEWEST_STEPS or state.progress < JUDGED_FROM or run.model_is_trained:
             return  # after the last step the verdict tells
         baseline = task.baseline
@@ -67,15 +66,15 @@ class Alarms:
                 baseline=baseline.value,
             )
             numbers = {"found": found, "baseline": baseline.value}
-            yield Finding(kind="worse_than_baseline", numbers=numbers, text=text)
+            yield Alarm(step=state.step, kind="worse_than_baseline", numbers=numbers, text=text)
 
 
 @torch.no_grad()
-def sees_the_future(model: Any, ids: Tensor) -> Iterator[Finding]:
+def sees_the_future(model: Any, ids: Tensor, step: int) -> Iterator[Alarm]:
     """Find out whether the states of the first half of a row depend on the tokens of the second half.
 
     Args:
-        model: a GPT, in eval mode. ids: (B, T), of which one row is read, on the CPU.
+        model: a GPT, in eval mode. ids: (B, T), of which one row is read, on the CPU. step: of the model.
     """
     row = ids[:1].to(model.token_embedding.weight.device)
     half = row.shape[1] // 2
@@ -90,4 +89,4 @@ def sees_the_future(model: Any, ids: Tensor) -> Iterator[Finding]:
             "The attention needs a causal mask; the held-out figures mean nothing.",
             change=change,
         )
-        yield Finding(kind="sees_the_future", numbers={"change": change}, text=text)
+        yield Alarm(step=step, kind="sees_the_future", numbers={"change": change}, text=text)

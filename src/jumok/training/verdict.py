@@ -110,7 +110,7 @@ def use_command(task: Task[Any], config: TrainConfig, folder: object) -> str:
 
 
 def _behind(figures: Mapping[str, float], baselines: Sequence[Baseline]) -> list[Baseline]:
-    """The baselines that the figures are no better than."""
+    """Return the baselines that the figures are no better than."""
     return [one for one in baselines if one.figure in figures and not one.is_beaten(figures[one.figure])]
 
 
@@ -169,7 +169,7 @@ def _text(kind: str, run: TrainingRun, numbers: Mapping[str, float], compared: B
 
 
 def _lead(kind: str, run: TrainingRun) -> str:
-    """What the command is for."""
+    """Return the words before the command, which say what it is for."""
     if _wants_last(kind, run):
         return tr("For a text that is to be learned by heart, keep the parameters of the last step:")
     if kind in ("too_short", "nothing_learned"):
@@ -203,7 +203,7 @@ def _command(kind: str, run: TrainingRun, numbers: Mapping[str, float]) -> str:
 
 
 def _length(config: TrainConfig, times: float) -> tuple[str, str]:
-    """The options for so many times the length of a run."""
+    """Return the options for so many times the length of a run."""
     if config.steps is not None:
         return "--steps", str(math.ceil(config.steps * times))
     assert config.minutes is not None

@@ -28,11 +28,9 @@ from jumok.models.special_ids import SPECIAL_TOKENS, Framing, pad_id
 from jumok.runs.folder import RunFolder
 from jumok.text import Table, Text
 from jumok.tokenizers import Tokenizer
-from jumok.training.tasks.goal import Goal
 from jumok.training.tasks.labelled import LabelledRows, class_weights, in_order, require_classes
 from jumok.training.tasks.material import Material, characters, contradictory, presentable, repeated_rows, table_of
-from jumok.training.tasks.table_task import TableTask
-from jumok.training.tasks.task import Baseline, error_of_share
+from jumok.training.tasks.task import Baseline, Goal, TableTask, error_of_share
 from jumok.view.training_pictures import draw_confusion
 
 # Held-out rows that a validation and the last figures read at least, if there are as many. The standard error of an
@@ -93,7 +91,7 @@ class Classification(TableTask[Any]):
 
     @classmethod
     def material(cls, source: Any, held_out: Any, val: float) -> Material:
-        """A table of texts and labels; its last rows are held out, or another table."""
+        """Take a table of texts and labels, of which the last rows are held out, or another table."""
         for table in (source, held_out):
             if table is not None and not isinstance(table, Table):
                 raise TextError(
@@ -110,12 +108,12 @@ class Classification(TableTask[Any]):
 
     @classmethod
     def default_tokenizer(cls, material: Material) -> str:
-        """bpe: its ids are fewer than the characters of a text, and each carries more meaning."""
+        """Return bpe: its ids are fewer than the characters of a text, and each carries more meaning."""
         return "bpe"
 
     @classmethod
     def make_tokenizer(cls, material: Material, kind: str, options: Mapping[str, Any]) -> Tokenizer:
-        """Train it on the texts, with the special tokens of a BERT, of which a GPT needs some."""
+        """Train a tokenizer on the texts, with the special tokens of a BERT, of which a GPT needs some."""
         texts = (text for text, _ in material.parts(labelled)[0])
         return cls.train_on(texts, kind, {"special_tokens": SPECIAL_TOKENS, **options})
 
@@ -123,7 +121,7 @@ class Classification(TableTask[Any]):
     def derived_fields(
         cls, material: Material, tokenizer: Tokenizer, inherited: Mapping[str, Any] | None = None
     ) -> dict[str, Any]:
-        """The labels of the training part, the id of the padding, and the head of a BERT."""
+        """Return the labels of the training part, the id of the padding, and the head of a BERT."""
         labels = {label for _, label in material.parts(labelled)[0]}
         return {"labels": in_order(labels), "pad_id": pad_id(tokenizer), "head": "classify"}
 
@@ -131,7 +129,7 @@ class Classification(TableTask[Any]):
     def prepare(
         cls, folder: RunFolder, material: Material, tokenizer: Tokenizer, model: ModelConfig, config: TrainConfig
     ) -> dict[str, Any]:
-        """Both parts as ids and places of labels; see `Task.prepare`."""
+        """Write both parts as ids and places of labels; see `Task.prepare`."""
         assert isinstance(model, GPTConfig | BERTConfig)
         train, val = material.parts(labelled)
         framing = Framing.of(model, tokenizer)
@@ -169,7 +167,7 @@ class Classification(TableTask[Any]):
 
     @property
     def notices(self) -> tuple[str, ...]:
-        """Rows that are left out or cut, a held-out part of one class, and a model that cannot be exported."""
+        """Messages about rows that are left out or cut, a held-out part of one class, and what cannot be exported."""
         data, found = self.data, [*super().notices]
         if data["empty"]:
             found.append(tr("{count:,} rows have an empty text or label and are left out.", count=data["empty"]))
@@ -200,7 +198,7 @@ class Classification(TableTask[Any]):
         return ids, lengths, torch.from_numpy(self.train.truth[chosen])
 
     def parts(self, number: int) -> list[tuple[Tensor, ...]]:
-        """Each about as wide as its longest text."""
+        """Return parts, each about as wide as its longest text."""
         ids, lengths, truth = self.batch(number)
         found: list[tuple[Tensor, ...]] = []
         for part in self.batches.parts(number):
@@ -235,7 +233,7 @@ class Classification(TableTask[Any]):
         return _figures(self._judge(model, max_tokens, VALIDATION_ROWS))
 
     def final(self, model: Classifier, max_tokens: int) -> dict[str, float]:
-        """As `validate`, on up to ten times as many rows; the F1 of each class, if they are few; a baseline.
+        """Compute the figures on up to ten times as many rows; the F1 of each class, if they are few; a baseline.
 
         The baseline always predicts the most frequent label of the training part.
         """

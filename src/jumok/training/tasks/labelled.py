@@ -31,7 +31,7 @@ class LabelledRows(NamedTuple):
 
     @classmethod
     def load(cls, folder: Path, name: str, count: int) -> LabelledRows:
-        """What `write` wrote."""
+        """Read what `write` has written."""
         truth = map_ids(folder / f"{name}.labels.npy", count)
         return cls(load_rows(folder / f"{name}.npy", count), truth.astype(np.int64))
 
@@ -64,7 +64,7 @@ class Written(NamedTuple):
 
 
 def in_order(labels: Iterable[str]) -> tuple[str, ...]:
-    """Labels in the order of their numbers if all are numbers, and of their letters otherwise."""
+    """Return labels in the order of their numbers if all are numbers, and of their letters otherwise."""
     names = sorted(set(labels))
     try:
         return tuple(sorted(names, key=float))

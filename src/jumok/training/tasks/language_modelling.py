@@ -27,9 +27,8 @@ from jumok.runs.folder import RunFolder
 from jumok.text import Table, Text
 from jumok.text.boundaries import last_fresh_start
 from jumok.tokenizers import LostText, Tokenizer, lost_text, train_tokenizer
-from jumok.training.tasks.goal import Goal
 from jumok.training.tasks.material import Material, presentable
-from jumok.training.tasks.task import Baseline, Task
+from jumok.training.tasks.task import Baseline, Goal, Task
 
 BIGRAM_TOKENS = 1 << 21  # evenly spread, of which the bigrams are counted at most
 BPE_CHARACTERS = 1 << 25  # from which merges are learned at most
@@ -74,7 +73,7 @@ class LanguageModelling(Task[GPT]):
 
     @classmethod
     def material(cls, source: Any, held_out: Any, val: float) -> Material:
-        """A text; its last part is held out, or another text."""
+        """Take a text, of which the last part is held out, or another text."""
         for text in (source, held_out):
             if text is not None and not isinstance(text, Text):
                 raise TextError("a language model learns from a text, and {type} was given.", type=type(text).__name__)
@@ -82,14 +81,14 @@ class LanguageModelling(Task[GPT]):
 
     @classmethod
     def make_tokenizer(cls, material: Material, kind: str, options: Mapping[str, Any]) -> Tokenizer:
-        """Trained on the training part; bpe on a sample of a large one."""
+        """Train a tokenizer on the training part; bpe on a sample of a large one."""
         return train_tokenizer(_to_learn_from(_text(material.source), material.cut, kind), kind, **options)
 
     @classmethod
     def derived_fields(
         cls, material: Material, tokenizer: Tokenizer, inherited: Mapping[str, Any] | None = None
     ) -> dict[str, Any]:
-        """No labels, also where the run begins with the parameters of a classifier."""
+        """Return no labels, also where the run begins with the parameters of a classifier."""
         return {"labels": ()}
 
     @classmethod
@@ -140,33 +139,33 @@ class LanguageModelling(Task[GPT]):
         self._losses = torch.compile(token_losses, dynamic=False)
 
     def batch(self, number: int) -> tuple[Tensor, ...]:
-        """Inputs and targets, (B, T) each."""
+        """Return inputs and targets, (B, T) each."""
         return self.batches.batch(number)
 
     @property
     def rows_per_batch(self) -> int:
-        """Windows."""
+        """The number of windows in a batch."""
         return self.batches.batch_size
 
     def cost(self, batch: tuple[Tensor, ...]) -> float:
-        """Of the rows."""
+        """Return the cost by the number of rows."""
         return len(batch[0]) / self.batches.batch_size
 
     def counts(self, batch: tuple[Tensor, ...]) -> tuple[int, ...]:
-        """Tokens."""
+        """Return the number of tokens."""
         return (batch[1].numel(),)
 
     def loss_sums(self, model: GPT, batch: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-        """Cross-entropy of the tokens."""
+        """Sum the cross-entropies of the tokens."""
         ids, targets = batch
         return (self._losses(model.hidden(ids), model.head.weight, targets).sum(),)
 
     def validate(self, model: GPT, max_tokens: int) -> dict[str, float]:
-        """Nats per character and per token, on windows that do not overlap, which is quick and a little too high."""
+        """Compute nats per character and per token on windows that do not overlap: quick, and a little too high."""
         return self._figures(model, max_tokens, stride=model.config.context_length)
 
     def final(self, model: GPT, max_tokens: int) -> dict[str, float]:
-        """As `validate`, but each token has at least half a context, as in `jumok evaluate`; and a bigram baseline.
+        """Compute the figures with at least half a context before each token, as `jumok evaluate`, and of a bigram.
 
         It reads half of `max_tokens`: a window predicts half of its tokens. With a stride of a quarter, the figure of a
         whole text differed by 0.0005 nats per character, and a window predicted a quarter.
@@ -176,7 +175,7 @@ class LanguageModelling(Task[GPT]):
         return figures if baseline is None else {**figures, "baseline_nats_per_char": baseline}
 
     def final_reads(self, max_tokens: int) -> int:
-        """Each token twice at most, because the windows overlap by half."""
+        """Return twice the tokens at most, because the windows overlap by half."""
         return min(2 * self.validation_tokens, max_tokens // 2)
 
     def _figures(self, model: GPT, max_tokens: int, stride: int) -> dict[str, float]:
@@ -198,27 +197,22 @@ class LanguageModelling(Task[GPT]):
         return figures if self.floor is None else {**figures, "floor": self.floor}
 
     @property
-    def generated(self) -> bool:
-        """Known of the built-in stories, which have a floor."""
-        return self.data["floor"] is not None
-
-    @property
     def notices(self) -> tuple[str, ...]:
-        """Those of the material, and what the tokenizer loses of it."""
+        """The messages about the material, and about what the tokenizer loses of it."""
         return (*super().notices, *lost_notice(self.data))
 
     @property
     def baseline(self) -> Baseline | None:
-        """That of a bigram."""
+        """The nats per character of a bigram."""
         nats = self.data.get("baseline_nats_per_char")
         return None if nats is None else Baseline("nats_per_char", nats, message("a bigram"), NATS_PER_CHAR)
 
     def sample(self, model: GPT, tokens: int, seed: int) -> str:
-        """A text without a prompt."""
+        """Write a text without a prompt."""
         return generate(model, "", tokens=tokens, seed=seed)[0].text
 
     def headline(self, figures: Mapping[str, float]) -> str:
-        """Nats per character; the floor if it is known; among the last figures those of a bigram.
+        """Return nats per character, the floor if it is known, and among the last figures those of a bigram.
 
         Nats per token where the tokenizer loses too much of the text.
         """
@@ -230,11 +224,11 @@ class LanguageModelling(Task[GPT]):
         return f"{figures['nats_per_char']:.3f} nats/char" + (f" ({', '.join(beside)})" if beside else "")
 
     def example(self) -> str:
-        """The first two words of a line."""
+        """Return the first two words of a line."""
         return opening(self.val if len(self.val) else self.train, self.tokenizer, words=2)
 
     def comparison(self, material: Text | Table) -> dict[str, float]:
-        """The share in the training part, and the nats per character of a bigram; see `Task.comparison`."""
+        """Return the share in the training part, and the nats per character of a bigram; see `Task.comparison`."""
         with encoded(_text(material), self.tokenizer) as ids:
             whole = not lost_text(self.tokenizer, _text(material)).too_much
             baseline = _bigram_nats(self.train, ids, self.tokenizer) if whole else None
@@ -243,13 +237,13 @@ class LanguageModelling(Task[GPT]):
 
 
 def lost_of(data: Mapping[str, Any]) -> LostText:
-    """What the tokenizer loses of the held-out part, as config.json describes it; nothing in older runs."""
+    """Return what the tokenizer loses of the held-out part, as config.json describes it; nothing in older runs."""
     before, after = data.get("lost_example") or ("", "")
     return LostText(data.get("lost_chars") or 0, data["val_chars"], (before, after))
 
 
 def lost_notice(data: Mapping[str, Any]) -> tuple[str, ...]:
-    """What the tokenizer loses of the held-out part, in words; none where it loses nothing."""
+    """Tell what the tokenizer loses of the held-out part, in words; nothing where it loses nothing."""
     lost = lost_of(data)
     if not lost.lost:
         return ()

@@ -34,10 +34,9 @@ from jumok.models.special_ids import SPECIAL_TOKENS, Framing, pad_id
 from jumok.runs.folder import RunFolder
 from jumok.text import Table, Text
 from jumok.tokenizers import Tokenizer
-from jumok.training.tasks.goal import Goal
 from jumok.training.tasks.language_modelling import LanguageModelling, lost_notice, opening, passage_of
 from jumok.training.tasks.material import Material
-from jumok.training.tasks.task import Baseline, Task
+from jumok.training.tasks.task import Baseline, Goal, Task
 
 COUNTED = 1 << 20  # ids that are counted at a time
 ONE_BY_ONE = 0.25  # share of the tokens of the last figures that is read for the pseudo-perplexity
@@ -71,19 +70,19 @@ class MaskedLanguageModelling(Task[BERT]):
 
     @classmethod
     def material(cls, source: Any, held_out: Any, val: float) -> Material:
-        """A text; its last part is held out, or another text."""
+        """Take a text, of which the last part is held out, or another text."""
         return LanguageModelling.material(source, held_out, val)
 
     @classmethod
     def make_tokenizer(cls, material: Material, kind: str, options: Mapping[str, Any]) -> Tokenizer:
-        """Trained on the training part; with the special tokens of BERT."""
+        """Train a tokenizer on the training part, with the special tokens of BERT."""
         return LanguageModelling.make_tokenizer(material, kind, {**options, "special_tokens": SPECIAL_TOKENS})
 
     @classmethod
     def derived_fields(
         cls, material: Material, tokenizer: Tokenizer, inherited: Mapping[str, Any] | None = None
     ) -> dict[str, Any]:
-        """The head, no labels, and the id of the padding."""
+        """Return the head, no labels, and the id of the padding."""
         mask_token(tokenizer)  # raises if there is none
         return {"head": "mlm", "labels": (), "pad_id": pad_id(tokenizer)}
 
@@ -97,7 +96,7 @@ class MaskedLanguageModelling(Task[BERT]):
 
     @property
     def notices(self) -> tuple[str, ...]:
-        """Those of the material, and what the tokenizer loses of it."""
+        """The messages about the material, and about what the tokenizer loses of it."""
         return (*super().notices, *lost_notice(self.data))
 
     def compile(self) -> None:
@@ -105,7 +104,7 @@ class MaskedLanguageModelling(Task[BERT]):
         self._losses = torch.compile(token_losses, dynamic=False)
 
     def batch(self, number: int) -> tuple[Tensor, ...]:
-        """ids (B, T), with [CLS] and [SEP]; places (B, M) of the tokens to predict; targets (B, M) or IGNORED."""
+        """Return ids (B, T) with [CLS] and [SEP], places (B, M) of the tokens to predict, targets (B, M) or IGNORED."""
         block = self.batches.batch(number)[0].numpy()  # (B, W)
         random = random_for(Purpose.MASKS, self.seed, number)
         places = self.masking.choose(block, random)
@@ -113,24 +112,24 @@ class MaskedLanguageModelling(Task[BERT]):
 
     @property
     def rows_per_batch(self) -> int:
-        """Windows."""
+        """The number of windows in a batch."""
         return self.batches.batch_size
 
     def cost(self, batch: tuple[Tensor, ...]) -> float:
-        """Of the rows."""
+        """Return the cost by the number of rows."""
         return len(batch[0]) / self.batches.batch_size
 
     def counts(self, batch: tuple[Tensor, ...]) -> tuple[int, ...]:
-        """Masked tokens."""
+        """Return the number of masked tokens."""
         return (int((batch[2] != IGNORED).sum()),)
 
     def loss_sums(self, model: BERT, batch: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-        """Cross-entropy of the masked tokens."""
+        """Sum the cross-entropies of the masked tokens."""
         ids, places, targets = batch
         return (self._losses(model, at_places(model(ids), places), targets).sum(),)
 
     def validate(self, model: BERT, max_tokens: int) -> dict[str, float]:
-        """Nats per masked token, and how many of them are found, on windows that do not overlap.
+        """Compute nats per masked token, and how many are found, on windows that do not overlap.
 
         All chosen tokens are replaced by [MASK], and always the same ones are, whatever the seed of the training.
         """
@@ -144,9 +143,10 @@ class MaskedLanguageModelling(Task[BERT]):
         }
 
     def final(self, model: BERT, max_tokens: int) -> dict[str, float]:
-        """As `validate`; the pseudo-perplexity, for which at most a quarter of the tokens is read; and a baseline.
+        """Compute the figures of `validate`, the pseudo-perplexity, and a baseline.
 
-        The baseline predicts by the frequencies of the tokens.
+        At most a quarter of the tokens is read for the pseudo-perplexity. The baseline predicts by the frequencies of
+        the tokens.
         """
         count = self._alone(max_tokens)
         figures = self.validate(model, max_tokens - count * self.scorer.width(len(self.val)))
@@ -154,12 +154,12 @@ class MaskedLanguageModelling(Task[BERT]):
         return figures | self._baseline(self.val)
 
     def final_reads(self, max_tokens: int) -> int:
-        """Each token once, and a window for each token that is hidden alone."""
+        """Count each token once, and a window for each token that is hidden alone."""
         alone = self._alone(max_tokens) * self.scorer.width(len(self.val))
         return min(len(self.val), max_tokens - alone) + alone
 
     def headline(self, figures: Mapping[str, float]) -> str:
-        """Nats per masked token, and the accuracy."""
+        """Return nats per masked token, and the accuracy."""
         said = tr(
             "masked {loss:.2f} nats/token, {share:.1%} right",
             loss=figures["nats_per_hidden_token"],
@@ -175,7 +175,7 @@ class MaskedLanguageModelling(Task[BERT]):
 
     @cached_property
     def baseline(self) -> Baseline | None:
-        """That of the frequencies of the tokens."""
+        """The nats per masked token of the frequencies of the tokens."""
         if not len(self.val):
             return None
         nats = self._baseline(self.val)["baseline_nats_per_hidden_token"]

@@ -10,8 +10,8 @@ from jumok.errors import TextError
 from jumok.evaluation.overlap import LINE, PASSAGE, WORTH_TELLING
 from jumok.evaluation.seq2seq import Pair, whole_pairs
 from jumok.messages import tr
+from jumok.runs.events import Alarm
 from jumok.text import Table, Text
-from jumok.training.finding import Finding
 
 ALIKE = ("repeated_lines", "repeated_texts")  # alarms that look for what "repeated" looks for, too
 PRESENTABLE = 40  # characters
@@ -51,7 +51,7 @@ class Material:
         return cls(source=source, cut=size if held_out is not None else size - round(size * val), held_out=held_out)
 
     def identity(self) -> dict[str, Any]:
-        """What config.json records, by which a resumed run recognises its material."""
+        """Return what config.json records, by which a resumed run recognises its material."""
         return {
             "sources": [source.name for source in self.source.sources],
             "sha256": self.source.sha256,
@@ -59,12 +59,12 @@ class Material:
         }
 
     def rows(self) -> dict[str, int | None]:
-        """How many were given, before any is left out; held_out_rows is None where no other table is held out."""
+        """Return how many rows were given before any was left out; held_out_rows: None if no table is held out."""
         held_out = len(self.held_out) if isinstance(self.held_out, Table) else None
         return {"rows": len(table_of(self.source)), "held_out_rows": held_out}
 
     def parts(self, read: Callable[[Table], list[Pair]]) -> tuple[list[Pair], list[Pair]]:
-        """The rows to learn from and those that are held out, without those of which a cell is empty.
+        """Return the rows to learn from and the held-out rows, without rows of which a cell is empty.
 
         Args:
             read: the two cells of each row of a table: a text and its label, or a source and its target.
@@ -74,7 +74,7 @@ class Material:
         return whole_pairs(rows[: self.cut]), whole_pairs(held_out)
 
     def nothing_to_hold_out(self, val: float) -> TextError:
-        """The error where the share `val` of a table is less than a row."""
+        """Return the error for a share `val` of a table that is less than a row."""
         return TextError(
             "nothing is left to hold out: val={val:g} of {count:,} rows; give more rows, a larger "
             "{--val}, or {--val 0} to train without validation.",
@@ -84,19 +84,19 @@ class Material:
 
 
 def table_of(source: Text | Table) -> Table:
-    """A source that is a table, as `Task.material` has checked."""
+    """Return a source that is a table, as `Task.material` has checked."""
     assert isinstance(source, Table)
     return source
 
 
 def repeated_rows(learned: Iterable[tuple[str, ...]], held_out: Sequence[tuple[str, ...]]) -> float:
-    """The share of the held-out rows that are among the others, cell by cell, whatever their spaces."""
+    """Return the share of the held-out rows that are among the others, cell by cell, whatever their spaces."""
     known = {tuple(map(_plain, row)) for row in learned}
     return sum(tuple(map(_plain, row)) in known for row in held_out) / max(1, len(held_out))
 
 
 def contradictory(rows: Sequence[Pair]) -> float:
-    """The share of the rows whose text stands in another row with another label."""
+    """Return the share of the rows whose text stands in another row with another label."""
     labels: dict[str, set[str]] = {}
     for text, label in rows:
         labels.setdefault(_plain(text), set()).add(label)
@@ -104,12 +104,12 @@ def contradictory(rows: Sequence[Pair]) -> float:
 
 
 def _plain(text: str) -> str:
-    """A text with one space between words."""
+    """Return a text with one space between words."""
     return " ".join(text.split())
 
 
-def repetition(data: Mapping[str, Any]) -> tuple[Finding, ...]:
-    """A held-out part of which much is also in the training part, and labels that contradict each other."""
+def repetition(data: Mapping[str, Any]) -> tuple[Alarm, ...]:
+    """Return the alarms about a held-out part that is also in the training part, and about contradictory labels."""
     found = {}
     if "rows" in data:
         found["repeated"] = tr(
@@ -150,17 +150,17 @@ def repetition(data: Mapping[str, Any]) -> tuple[Finding, ...]:
             if kind not in ALIKE or share >= shares["repeated"] + WORTH_TELLING
         }
     return tuple(
-        Finding(kind=kind, numbers={"share": share}, text=found[kind])
+        Alarm(step=0, kind=kind, numbers={"share": share}, text=found[kind])
         for kind, share in shares.items()
         if share >= WORTH_TELLING
     )
 
 
 def characters(texts: Iterable[str]) -> str:
-    """Each character of some texts once, in the order of Unicode."""
+    """Return each character of some texts once, in the order of Unicode."""
     return "".join(sorted(set().union(*texts)))
 
 
 def presentable(texts: Iterable[str]) -> str:
-    """The first text that fits into a suggested command, or ""."""
+    """Return the first text that fits into a suggested command, or ""."""
     return next((t for t in texts if t.strip() and t.isprintable() and len(t) <= PRESENTABLE and t[0] != "-"), "")

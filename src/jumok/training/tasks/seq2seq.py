@@ -7,8 +7,9 @@ begins with [BOS], reads the target, and learns to predict the target and [EOS].
 
 from __future__ import annotations
 
+import json
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cached_property
 from typing import Any
 
@@ -18,8 +19,9 @@ from torch import Tensor
 
 from jumok.config import EncoderDecoderConfig, Seq2SeqConfig, TrainConfig
 from jumok.data.batches import LengthBatches
+from jumok.data.id_files import REMEDY
 from jumok.data.rows import evenly_spread, load_rows, write_rows
-from jumok.errors import TextError, TokenizerError
+from jumok.errors import RunError, TextError, TokenizerError
 from jumok.evaluation.seq2seq import (
     COLUMNS,
     CodedPair,
@@ -33,6 +35,7 @@ from jumok.evaluation.seq2seq import (
     target_losses,
     whole_pairs,
 )
+from jumok.files import parse_json, write_atomic
 from jumok.inference.answer import answer_ids
 from jumok.inference.requests import require_answering
 from jumok.inference.targets import Search
@@ -43,11 +46,8 @@ from jumok.models.losses import IGNORED
 from jumok.runs.folder import RunFolder
 from jumok.text import Table, Text
 from jumok.tokenizers import Tokenizer
-from jumok.training.tasks.goal import Goal
 from jumok.training.tasks.material import Material, characters, presentable, repeated_rows, table_of
-from jumok.training.tasks.pairs import read_pairs, write_pairs
-from jumok.training.tasks.table_task import TableTask
-from jumok.training.tasks.task import Baseline, error_of_share
+from jumok.training.tasks.task import Baseline, Goal, TableTask, error_of_share
 
 SPECIAL_TOKENS = ("[PAD]", "[BOS]", "[EOS]")
 # The fields of the configuration that hold ids, and the usual names of their tokens.
@@ -57,6 +57,7 @@ IDS = {
     "decoder_start_id": ("[BOS]", "<s>"),
     "eos_id": ("[EOS]", "</s>"),
 }
+HELD_OUT_FILE = "val.jsonl"  # of the held-out pairs, in state/
 TIE = 1e-6  # factor of the loss, which decides between models with equal token accuracy
 SENTENCE = 3  # words per text, on average, from which on the texts are taken for sentences
 FEWEST_ROWS = 200  # that a validation answers, if there are as many
@@ -98,7 +99,7 @@ class Seq2Seq(TableTask[EncoderDecoder]):
 
     @classmethod
     def material(cls, source: Any, held_out: Any, val: float) -> Material:
-        """A table of pairs; its last rows are held out, or another table."""
+        """Take a table of pairs, of which the last rows are held out, or another table."""
         for table in (source, held_out):
             if table is not None and not isinstance(table, Table):
                 raise TextError(
@@ -112,12 +113,12 @@ class Seq2Seq(TableTask[EncoderDecoder]):
 
     @classmethod
     def material_defaults(cls, material: Material) -> Mapping[str, Any]:
-        """The defaults for sentences or for words."""
+        """Return the defaults for sentences or for words."""
         return Seq2SeqConfig.material_defaults["sentences" if _has_sentences(material) else "words"]
 
     @classmethod
     def default_tokenizer(cls, material: Material) -> str:
-        """bpe where both sides are sentences; otherwise char, as for numbers."""
+        """Return bpe where both sides are sentences, and otherwise char, as for numbers."""
         return "bpe" if _has_sentences(material) else "char"
 
     @classmethod
@@ -133,7 +134,7 @@ class Seq2Seq(TableTask[EncoderDecoder]):
     def derived_fields(
         cls, material: Material, tokenizer: Tokenizer, inherited: Mapping[str, Any] | None = None
     ) -> dict[str, Any]:
-        """The ids of the special tokens: those of the model that the run begins with, or else of the tokenizer.
+        """Return the ids of the special tokens, of the model that the run begins with or else of the tokenizer.
 
         A published model may force the first token of an answer; that is turned off. Marian has no `bos_id` and needs
         none, because its decoder begins with another token.
@@ -161,7 +162,7 @@ class Seq2Seq(TableTask[EncoderDecoder]):
     def prepare(
         cls, folder: RunFolder, material: Material, tokenizer: Tokenizer, model: ModelConfig, config: TrainConfig
     ) -> dict[str, Any]:
-        """Training pairs as ids, held-out pairs as texts; see `Task.prepare`."""
+        """Write training pairs as ids and held-out pairs as texts; see `Task.prepare`."""
         assert isinstance(model, EncoderDecoderConfig)
         train, held_out = material.parts(as_pairs)
         if not train:
@@ -223,12 +224,12 @@ class Seq2Seq(TableTask[EncoderDecoder]):
         return pair_batch(self.sources, self.targets, self.batches.rows(number), self.model)
 
     def parts(self, number: int) -> list[tuple[Tensor, ...]]:
-        """Each about as wide as its longest pair."""
+        """Return parts, each about as wide as its longest pair."""
         rows = self.batches.rows(number)
         return [pair_batch(self.sources, self.targets, rows[part], self.model) for part in self.batches.parts(number)]
 
     def counts(self, batch: tuple[Tensor, ...]) -> tuple[int, ...]:
-        """Tokens of the targets."""
+        """Return the number of tokens of the targets."""
         return (int((batch[1] != IGNORED).sum()),)
 
     def loss_sums(self, model: EncoderDecoder, batch: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
@@ -256,7 +257,7 @@ class Seq2Seq(TableTask[EncoderDecoder]):
         return 1 - figures["token_accuracy"] + TIE * figures["loss"]
 
     def final(self, model: EncoderDecoder, max_tokens: int) -> dict[str, float]:
-        """As `validate`; and a baseline that always gives the most frequent answer of the training part."""
+        """Compute the figures of `validate`, and of always giving the most frequent answer of the training part."""
         return {**self.validate(model, max_tokens), "baseline_exact_match": self._commonest_share(self._coded)}
 
     @property
@@ -363,7 +364,7 @@ class Seq2Seq(TableTask[EncoderDecoder]):
 
 
 def _has_sentences(material: Material) -> bool:
-    """Whether both the sources and the targets have `SENTENCE` words on average."""
+    """Return True if both the sources and the targets have `SENTENCE` words on average."""
     pairs, _ = material.parts(as_pairs)
     words = [sum(len(pair[side].split()) for pair in pairs) for side in range(len(COLUMNS))]
     return bool(pairs) and min(words) >= SENTENCE * len(pairs)
@@ -379,3 +380,40 @@ def _nothing_to_learn(material: Material) -> TextError:
 
 def _tokens(pairs: list[CodedPair]) -> int:
     return sum(len(pair.source) + len(pair.target) for pair in pairs)
+
+
+def write_pairs(folder: RunFolder, pairs: Iterable[Pair]) -> None:
+    """Write one pair a line."""
+    lines = (json.dumps(pair, ensure_ascii=False) + "\n" for pair in pairs)
+    write_atomic(folder.state / HELD_OUT_FILE, "".join(lines))
+
+
+def read_pairs(folder: RunFolder, count: int) -> list[Pair]:
+    """Read the held-out pairs of a run.
+
+    Raises:
+        RunError: the file is missing, damaged, or does not hold `count` of them.
+    """
+    path = folder.state / HELD_OUT_FILE
+    try:
+        pairs = [_pair(line) for line in path.read_text(encoding="utf-8").split("\n")[:-1]]
+    except (OSError, ValueError) as error:
+        raise RunError(
+            "{path}, the held-out pairs, cannot be read ({error}). {remedy}", path=path, error=error, remedy=tr(REMEDY)
+        ) from None
+    if len(pairs) != count:
+        raise RunError(
+            "{path} holds {count:,} pairs where the run had {expected:,}. {remedy}",
+            path=path,
+            count=len(pairs),
+            expected=count,
+            remedy=tr(REMEDY),
+        )
+    return pairs
+
+
+def _pair(line: str) -> Pair:
+    pair = parse_json(line)
+    if not (isinstance(pair, list) and len(pair) == 2 and all(isinstance(text, str) for text in pair)):
+        raise ValueError(f"{line[:40]!r} is no pair of texts")
+    return pair[0], pair[1]

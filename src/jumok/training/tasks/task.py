@@ -1,29 +1,66 @@
-"""The interface between the trainer and a task."""
+"""The interface between the trainer and a task, the figures by which a task is judged, and tasks on tables."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
 from torch import Tensor
 
 from jumok.config import TaskConfig, TrainConfig
+from jumok.data.batches import LengthBatches
+from jumok.errors import ConfigError
+from jumok.messages import tr
 from jumok.models import Model, ModelConfig
+from jumok.runs.events import Alarm
 from jumok.runs.folder import RunFolder
 from jumok.text import Table, Text
-from jumok.tokenizers import Tokenizer
-from jumok.training.finding import Finding
-from jumok.training.tasks.goal import Goal
+from jumok.tokenizers import Tokenizer, train_tokenizer
 from jumok.training.tasks.material import Material, repetition
 
 FEWEST_TOKENS = 5_000  # that a validation reads, whatever was planned
 
+BPE_VOCABULARY = 4_000  # ids, half of what a language model has: a table has too few examples of a rare piece
+
 M = TypeVar("M", bound=Model)
 
 
+@dataclass(frozen=True, kw_only=True)
+class Goal:
+    """The figure by which a task is judged.
+
+    figure: its name among the figures. unit: its unit, a `message`. best: the best possible value, 0 for a loss and 1
+    for a share of right answers.
+    """
+
+    figure: str
+    unit: str
+    best: float = 0.0
+
+    def require(self, value: float) -> None:
+        """Raise ConfigError unless a run could stop at this value."""
+        if value <= 0 or 0 < self.best < value:
+            most = tr(" and at most {best:g}", best=self.best) if self.best else ""
+            raise ConfigError(
+                "stop_at={value!r} is out of range: for this task it is {unit}, more than 0{most}.",
+                value=value,
+                unit=tr(self.unit),
+                most=most,
+            )
+
+    def shortfall(self, figures: Mapping[str, float]) -> float:
+        """Return the distance of the figures from the best value, 0 or more."""
+        return abs(figures[self.figure] - self.best)
+
+    def reached(self, figures: Mapping[str, float], wanted: float) -> bool:
+        """Return True if the figures are as good as the wanted value, or better."""
+        return self.shortfall(figures) <= abs(wanted - self.best)
+
+
 class Baseline(NamedTuple):
-    """What counting, without a model, reaches on the held-out part.
+    """What counting, without a model, reaches on the held-out part (a baseline).
 
     figure: its name among those of a validation. name: of the baseline, a message. words: the figure in words, a
     message with the field `value`. is_share: a share, of which more is better; otherwise a loss in nats. error: the
@@ -91,12 +128,12 @@ class Task(ABC, Generic[M]):
 
     @classmethod
     def material_defaults(cls, material: Material) -> Mapping[str, Any]:
-        """Fields of both configurations with other defaults for this material."""
+        """Return the defaults of both configurations that are others for this material."""
         return {}
 
     @classmethod
     def default_tokenizer(cls, material: Material) -> str:
-        """The kind of tokenizer that is trained by default."""
+        """Return the kind of tokenizer that is trained by default."""
         return "char"
 
     @classmethod
@@ -108,7 +145,7 @@ class Task(ABC, Generic[M]):
     def derived_fields(
         cls, material: Material, tokenizer: Tokenizer, inherited: Mapping[str, Any] | None = None
     ) -> dict[str, Any]:
-        """Fields of the model's configuration that follow from the material and the tokenizer, such as the labels.
+        """Return the fields of the shape that follow from the material and the tokenizer, such as the labels.
 
         Args:
             inherited: the fields of the model whose parameters the run begins with, if there is one.
@@ -142,18 +179,13 @@ class Task(ABC, Generic[M]):
         return self.validation_tokens
 
     @property
-    def generated(self) -> bool:
-        """Whether a grammar has written the text. A model does not learn such a text by heart in a few passes."""
-        return False
-
-    @property
     def notices(self) -> tuple[str, ...]:
         """Messages about the material, for the beginning of the run, those of `alarms` among them."""
         return tuple(found.text for found in self.alarms)
 
     @property
-    def alarms(self) -> tuple[Finding, ...]:
-        """What is wrong with the material, and makes the figures mean less."""
+    def alarms(self) -> tuple[Alarm, ...]:
+        """The alarms about the material: what makes the figures mean less."""
         return repetition(self.data)
 
     @property
@@ -168,10 +200,10 @@ class Task(ABC, Generic[M]):
 
     @abstractmethod
     def batch(self, number: int) -> tuple[Tensor, ...]:
-        """Batch `number` of the run, from 0, a function of the number alone. The first dimension is B."""
+        """Return batch `number` of the run, from 0: a function of the number alone. The first dimension is B."""
 
     def parts(self, number: int) -> list[tuple[Tensor, ...]]:
-        """Batch `number`, split into parts that fit into one pass each; mostly there is one."""
+        """Return batch `number`, split into parts that fit into one pass each; mostly there is one."""
         return [self.batch(number)]
 
     @property
@@ -181,60 +213,60 @@ class Task(ABC, Generic[M]):
 
     @abstractmethod
     def cost(self, batch: tuple[Tensor, ...]) -> float:
-        """The cost of a pass over a batch; an average batch of the run costs 1."""
+        """Return the cost of a pass over a batch; an average batch of the run costs 1."""
 
     # Each loss is a sum and a count; see `jumok.training.objective`. The counts need no model, so that all those of a
     # step are known before its first pass.
 
     @abstractmethod
     def counts(self, batch: tuple[Tensor, ...]) -> tuple[int, ...]:
-        """The number of tokens or texts in each of the `loss_sums`."""
+        """Return the number of tokens or texts in each of the `loss_sums`."""
 
     @abstractmethod
     def loss_sums(self, model: M, batch: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-        """The sums of the training losses in nats, scalars: one for each loss with a mean of its own."""
+        """Return the sums of the training losses in nats, scalars: one for each loss with a mean of its own."""
 
     def compile(self) -> None:  # most tasks have nothing to add
         """Compile what `loss_sums` computes outside the model's blocks."""
 
     def fewest_tokens(self, context_length: int) -> int:
-        """How many tokens a validation reads at least, if there are as many: fewer make noisy figures."""
+        """Return how many tokens a validation reads at least, if there are as many: fewer make noisy figures."""
         return max(8, -(-FEWEST_TOKENS // context_length)) * context_length
 
     @abstractmethod
     def validate(self, model: M, max_tokens: int) -> dict[str, float]:
-        """Figures on about `max_tokens` evenly spread tokens of the held-out part.
+        """Compute the figures on about `max_tokens` evenly spread tokens of the held-out part.
 
         Among them are "loss", "tokens", the number of tokens that were read, and the count named by `unit`.
         """
 
     def to_minimise(self, figures: Mapping[str, float]) -> float:
-        """The number that is least for the best parameters of a run, from the figures of a validation."""
+        """Return the number that is least for the best parameters of a run, from the figures of a validation."""
         return figures["loss"]
 
     @abstractmethod
     def final(self, model: M, max_tokens: int) -> dict[str, float]:
-        """The figures to quote, of the finished model."""
+        """Compute the figures to quote, of the finished model."""
 
     @abstractmethod
     def final_reads(self, max_tokens: int) -> int:
-        """About how many tokens `final` reads at most."""
+        """Return about how many tokens `final` reads at most."""
 
     @abstractmethod
     def headline(self, figures: Mapping[str, float]) -> str:
-        """The figures in a few words."""
+        """Return the figures in a few words."""
 
     @abstractmethod
     def sample(self, model: M, tokens: int, seed: int) -> str:
-        """Something for people to read."""
+        """Let the model write something for people to read."""
 
     @abstractmethod
     def example(self) -> str:
-        """A short prompt of the run's own material to try the model with; "" where there is none."""
+        """Return a short prompt of the run's own material to try the model with; "" where there is none."""
 
     @abstractmethod
     def comparison(self, material: Text | Table) -> dict[str, float]:
-        """What to compare the figures on other material with.
+        """Return what the figures on other material are compared with.
 
         Returns:
             "seen_in_training": the share of the material, 0 to 1, that is in the training part. The figures of a
@@ -242,4 +274,31 @@ class Task(ABC, Generic[M]):
         """
 
     def draw(self, model: M, folder: RunFolder) -> None:
-        """Pictures of the finished model besides the learning curve."""
+        """Draw pictures of the finished model, besides the learning curve."""
+
+
+class TableTask(Task[M]):
+    """A task that learns from the rows of a table with two columns.
+
+    A batch has as many rows as fit its number of tokens, so its shape varies.
+    """
+
+    unit = "rows"
+    fixed_shapes = False
+
+    batches: LengthBatches
+
+    @staticmethod
+    def train_on(texts: Iterable[str], kind: str, options: Mapping[str, Any]) -> Tokenizer:
+        """Train a tokenizer on texts, one a line."""
+        usual = {"vocab_size": BPE_VOCABULARY} if kind == "bpe" else {}
+        return train_tokenizer((f"{text}\n" for text in texts), kind, **{**usual, **options})
+
+    @property
+    def rows_per_batch(self) -> int:
+        """The number of rows of the table in a batch, on average."""
+        return self.batches.rows_per_batch
+
+    def cost(self, batch: tuple[Tensor, ...]) -> float:
+        """Return the cost by the number of ids, padding included."""
+        return sum(tensor.numel() for tensor in batch if tensor.dim() == 2) / self.batches.numbers_per_batch
