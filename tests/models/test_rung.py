@@ -14,9 +14,8 @@ from torch import Tensor
 import jumok
 from conftest import TINY
 from jumok.config import GPTConfig, RungConfig
-from jumok.errors import ConfigError, JumokError
+from jumok.errors import ConfigError
 from jumok.inference.generate import generate
-from jumok.interop.huggingface.convert import to_hf
 from jumok.models import build
 from jumok.models.gpt import GPT, token_losses
 from jumok.models.rung import Rung
@@ -116,14 +115,6 @@ def test_without_residuals_a_block_replaces_its_input(family: str) -> None:
         torch.testing.assert_close(block(x, angles), x if residual else torch.zeros_like(x), rtol=0, atol=0)
 
 
-@families
-def test_removed_components_have_no_parameters(family: str) -> None:
-    model = rung(family=family, **BARE)
-    names = {name.split(".", 2)[-1] if name.startswith("blocks.") else name for name, _ in model.named_parameters()}
-    assert not [name for name in names if "norm" in name or "mlp" in name]
-    assert {"attention.q_proj.weight", "attention.o_proj.weight"} <= names
-
-
 # --- how it begins ---
 
 
@@ -206,16 +197,6 @@ def test_a_run_of_a_rung_loads_as_one(mixing: str, tmp_path: Path, story_text: T
     assert torch.equal(model(ids), trainer.model.eval()(ids))
 
 
-@mixings
-def test_save_and_load(mixing: str, tmp_path: Path, tokenizer: Tokenizer) -> None:
-    model = rung(vocab_size=tokenizer.vocab_size, mixing=mixing).float()
-    model.tokenizer = tokenizer
-    jumok.save(model, tmp_path / "run")
-    loaded = jumok.load(tmp_path / "run")
-    assert loaded.config == model.config
-    assert torch.equal(loaded(some_ids()), model(some_ids()))
-
-
 @families
 @mixings
 @pytest.mark.parametrize("norm", [True, False], ids=["norms", "no norms"])
@@ -226,11 +207,3 @@ def test_writing_with_a_cache_is_writing_without(family: str, mixing: str, norm:
     cached, plain = (generate(model, "옛날에", tokens=30, seed=4, cache=cache)[0] for cache in (True, False))
     assert cached == plain
     assert cached.tokens == 30
-
-
-def test_it_cannot_be_exported_to_transformers(tmp_path: Path, tokenizer: Tokenizer) -> None:
-    model = rung(vocab_size=tokenizer.vocab_size)
-    model.tokenizer = tokenizer
-    with pytest.raises(JumokError, match=r"model of the ladder.*transformers has no class for it.*jumok train"):
-        to_hf(model, tmp_path / "hf")
-    assert not (tmp_path / "hf").exists()

@@ -11,7 +11,6 @@ from torch import Tensor, nn
 
 from jumok.nn.attention import MultiHeadAttention, ScaledDotProductAttention, attention_weights, causal_mask
 from jumok.nn.cache import LayerCache
-from jumok.nn.positions import rotary
 
 EXACT = {"rtol": 0, "atol": 1e-12}
 FOUR_DECIMALS = {"rtol": 0, "atol": 5.1e-5}
@@ -137,22 +136,6 @@ def test_types_in_are_types_out(dtype: torch.dtype):
     assert ScaledDotProductAttention()(q, q, q, causal=True).dtype == dtype
 
 
-def test_half_precision_scores_are_softened_in_float32():
-    """The weights of a bfloat16 model differ from the exact ones only by the rounding of its products."""
-    q, k = heads(1, 1, 3, 8, 1).bfloat16(), heads(1, 1, 3, 8, 2).bfloat16()
-    exact = attention_weights(q.double(), k.double())
-    torch.testing.assert_close(attention_weights(q, k).double(), exact, rtol=0, atol=2e-2)
-
-
-def test_dropout_acts_in_training_only():
-    torch.manual_seed(0)
-    q = heads(1, 2, 6, 4)
-    seam = ScaledDotProductAttention(0.5)
-    kept = ScaledDotProductAttention()(q, q, q, causal=True)
-    torch.testing.assert_close(seam.eval()(q, q, q, causal=True), kept, **EXACT)
-    assert not torch.allclose(seam.train()(q, q, q, causal=True), kept)
-
-
 def test_hooking_the_seam_shows_the_queries_keys_and_values():
     """`record` requires that the module is called with q, k, v and the mask."""
     attention = MultiHeadAttention(6, 6, 3, n_kv_head=1)
@@ -257,46 +240,6 @@ def test_one_sequence_needs_no_batch(call: str, n_kv_head: int, length: int, tra
         batch = attention(x[None], None if context is None else context[None], mask=mask, causal="causal" in call)
     assert alone.shape == (length, 12)
     torch.testing.assert_close(alone, batch[0], **EXACT)
-
-
-def test_one_sequence_may_have_rotary_positions_and_no_projection():
-    attention = MultiHeadAttention(6, 8, 2, project=False).double()
-    x, (cos, sin) = torch.randn(5, 6, dtype=torch.float64), rotary(5, 4)
-    alone = attention(x, causal=True, rotary=(cos.double(), sin.double()))
-    batch = attention(x[None], causal=True, rotary=(cos.double(), sin.double()))
-    torch.testing.assert_close(alone, batch[0], **EXACT)
-
-
-def test_context_behind_a_mask_has_no_influence():
-    attention = MultiHeadAttention(4, 4, 2).double()
-    x, context = torch.randn(1, 3, 4, dtype=torch.float64), torch.randn(1, 5, 4, dtype=torch.float64)
-    mask = torch.tensor([True, True, True, False, False])
-    torch.testing.assert_close(attention(x, context, mask=mask), attention(x, context[:, :3]), **EXACT)
-
-
-def test_heads_may_be_narrower_than_the_model():
-    """The shape of a 2025 Korean series: 8 heads of 16 in a width of 256."""
-    attention = MultiHeadAttention(256, 256, 8, head_dim=16)
-    assert attention(torch.randn(1, 2, 256)).shape == (1, 2, 256)
-    assert attention.q_proj.weight.shape == (128, 256)
-    assert MultiHeadAttention(256, 256, 8, head_dim=16, project=False)(torch.randn(1, 2, 256)).shape == (1, 2, 128)
-
-
-@pytest.mark.parametrize("steps", [[6], [1] * 6, [3, 1, 2]])
-def test_cache_in_any_steps_equals_the_whole(steps: list[int]):
-    attention = MultiHeadAttention(8, 8, 4, n_kv_head=2, qk_norm=1e-6).double()
-    cos, sin = (angles.double() for angles in rotary(6, 2))
-    x = torch.randn(2, 6, 8, dtype=torch.float64)
-    whole = attention(x, causal=True, rotary=(cos, sin))
-    cache = LayerCache(6, torch.zeros(2, 2, 0, 2, dtype=torch.float64))
-    parts, start = [], 0
-    with torch.no_grad():
-        for step in steps:
-            stop = start + step
-            angles = (cos[start:stop], sin[start:stop])
-            parts.append(attention(x[:, start:stop], causal=True, rotary=angles, cache=cache))
-            start = stop
-    torch.testing.assert_close(torch.cat(parts, dim=1), whole, rtol=0, atol=1e-10)
 
 
 def test_full_cache_refuses_more():

@@ -27,25 +27,12 @@ def test_rms_norm_equals_torchs_in_float32() -> None:
     torch.testing.assert_close(ours(x), theirs(x), rtol=1e-6, atol=1e-6)
 
 
-def test_rms_norm_of_zeros_is_zeros() -> None:
-    assert torch.equal(RMSNorm(8, eps=1e-6)(torch.zeros(2, 8)), torch.zeros(2, 8))
-
-
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32, torch.float64])
 def test_rms_norm_keeps_the_type(dtype: torch.dtype) -> None:
     x = torch.full((2, 8), 300.0, dtype=dtype)  # whose square overflows float16
     out = RMSNorm(8, eps=1e-6).to(dtype)(x)
     assert out.dtype == dtype
     torch.testing.assert_close(out, torch.ones_like(x))
-
-
-def test_rms_norm_has_gradients() -> None:
-    x = torch.randn(2, 6, requires_grad=True)
-    norm = RMSNorm(6, eps=1e-3)
-    norm(x).pow(2).sum().backward()
-    assert x.grad is not None
-    assert torch.isfinite(x.grad).all()
-    assert norm.weight.grad is not None
 
 
 # --- Dropout ---

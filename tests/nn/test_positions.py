@@ -36,19 +36,6 @@ def test_an_odd_width_ends_with_a_sine():
     assert float(sinusoidal(5, 7)[3, 6]) == pytest.approx(math.sin(3 / 10_000 ** (6 / 7)), abs=1e-7)
 
 
-def test_a_step_in_position_turns_each_pair():
-    """The paper chose them because PE(pos + k) is a linear function of PE(pos), the same for every pos."""
-    table = sinusoidal(40, 6).double()
-    step = 5
-    for i in range(3):
-        angle = step / 10_000 ** (2 * i / 6)
-        turn = torch.tensor(
-            [[math.cos(angle), math.sin(angle)], [-math.sin(angle), math.cos(angle)]], dtype=torch.float64
-        )
-        pair = table[:, 2 * i : 2 * i + 2]
-        torch.testing.assert_close(pair[:-step] @ turn.T, pair[step:], rtol=0, atol=1e-6)
-
-
 def test_rotation_keeps_lengths_and_shows_distances():
     """q·k after the rotation depends on the distance of the two positions, and on nothing else."""
     torch.manual_seed(0)
