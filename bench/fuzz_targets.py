@@ -134,7 +134,7 @@ def tables(_folder: Path) -> dict[str, bytes]:
 
 def stock_configs(_folder: Path) -> dict[str, bytes]:
     """A config.json of `transformers` for each class that is read, and for each kind of rotary positions."""
-    from jumok.config.huggingface._reading import READERS
+    from jumok.config.huggingface._classes import CLASSES
 
     labels: dict[str, Any] = {"id2label": {"0": "좋다", "1": "나쁘다"}, "label2id": {"좋다": 0, "나쁘다": 1}}
     decoder: dict[str, Any] = {
@@ -156,7 +156,7 @@ def stock_configs(_folder: Path) -> dict[str, bytes]:
     of_class = {"GPT2": gpt2, "Bart": pair, "Marian": {**pair, "activation_function": "swish"}, "Llama": decoder,
                 "Qwen": decoder, "Mistral": decoder, "GPTNeoX": {**decoder, "hidden_act": "gelu"}}  # fmt: skip
     found: dict[str, Any] = {}
-    for name in READERS:
+    for name in CLASSES:
         values = next((values for start, values in of_class.items() if name.startswith(start)), encoder)
         more = {**labels, "pad_token_id": 0} if name.endswith("SequenceClassification") else {}
         found[name] = {"architectures": [name], **values, **more}

@@ -572,7 +572,7 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("Llama", {"rope_parameters": {"rope_type": "linear"}}, "factor"),
     ("Llama", {"partial_rotary_factor": 0.5}, "partial_rotary_factor 0.5"),
     ("Llama", {"hidden_act": "relu"}, "hidden_act 'relu'"),
-    ("Llama", {"num_attention_heads": 0, "head_dim": None}, "num_attention_heads=0"),
+    ("Llama", {"num_attention_heads": 0, "head_dim": None}, "n_head=0"),
     ("Llama", {"num_key_value_heads": 3}, "n_kv_head=3"),
     ("Llama", {"attention_bias": "yes"}, "qkv_bias='yes' is of type str"),
     ("Qwen2", {"num_hidden_layers": 10**30}, "n_layer="),

@@ -1,42 +1,20 @@
-"""Conversion of the config.json of a stock class to a configuration of jumok."""
+"""Reading of the config.json of a stock class."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Mapping
 from dataclasses import fields, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
-from jumok.config import (
-    EncoderDecoderConfig,
-    GenerationRules,
-    GPTConfig,
-    GPTVariantConfig,
-    ModelConfig,
-    from_dict,
-    to_dict,
-)
-from jumok.config.huggingface._decoders import DECODERS, decoder_fields
-from jumok.config.huggingface._encoders import ENCODERS, from_encoder
-from jumok.config.huggingface._names import (
-    ACTIVATIONS,
-    BART_DEFAULTS,
-    CLASSIFIER,
-    ENCODER_DECODER,
-    GPT2,
-    GPT2_ACTIVATIONS,
-    GPT2_DEFAULTS,
-    IDS,
-    MARIAN_DEFAULTS,
-    PLAIN,
-    QWEN3,
-)
-from jumok.config.huggingface._refusals import refuse_quantised, unknown_class
-from jumok.config.huggingface._settings import Stock, labels, ours, refuse
-from jumok.errors import RunError
-from jumok.messages import tr
+from jumok.config import BERTConfig, GenerationRules, GPTConfig, ModelConfig, from_dict, require_range, to_dict
+from jumok.config.huggingface._classes import CLASSES, CLASSIFIER, DECODERS, ENCODERS, IDS, PLAIN, Architecture
+from jumok.config.huggingface._rope import SCALING, rope_settings, rotated_width, scaling_of, windows_of
+from jumok.errors import ConfigError, JumokError, RunError
+from jumok.messages import closest, tr
+
+Stock = Mapping[str, Any]
 
 ENDS = ("eos_token_id", "decoder_start_token_id")  # of which generation_config.json decides
 FORCED = ("forced_bos_token_id", "forced_eos_token_id")
@@ -91,6 +69,10 @@ def read_json(path: Path) -> dict[str, Any]:
     return values
 
 
+MOST_LABELS = 100_000  # of a classifier
+SINGLE_LABEL = "single_label_classification"  # the name for a softmax over the classes
+
+
 def our_config(stock: Stock, where: str) -> ModelConfig:
     """Convert the config.json of a transformers class to a configuration of jumok.
 
@@ -104,9 +86,9 @@ def our_config(stock: Stock, where: str) -> ModelConfig:
         JumokError: jumok does not support the architecture or one of its settings; the message names it.
     """
     try:
-        read = READERS[architecture(stock, where)]
+        name = architecture(stock, where)
         refuse_quantised(stock, where)
-        return read(stock, where)
+        return _read(name, stock, where)
     except KeyError as error:
         raise RunError("{where}/config.json has no {name}; restore it from a copy.", where=where, name=error) from None
     except (AttributeError, TypeError) as error:  # such as a list instead of a string
@@ -126,33 +108,133 @@ def architecture(stock: Stock, where: str) -> str:
     names = stock.get("architectures")
     kind = stock.get("model_type")
     name = names[0] if isinstance(names, list) and names else PLAIN.get(str(kind))
-    if name not in READERS:
-        raise unknown_class(name, stock, where, READERS)
-    return str(name)
+    if name in CLASSES:
+        return str(name)
+    listed = ", ".join(CLASSES)
+    if not name:
+        raise JumokError(
+            "{where} is of model_type {kind!r}, and names no class; jumok reads {known}.",
+            where=where,
+            kind=kind,
+            known=listed,
+        )
+    near = closest(str(name), CLASSES)
+    listed += tr("; the nearest name is {near}", near=near) if near else ""
+    if stock.get("auto_map"):
+        raise JumokError(
+            "{where} is a model {name}, which Python code in the folder defines (auto_map). jumok never runs such "
+            "code; it reads {known}.",
+            where=where,
+            name=name,
+            known=listed,
+        )
+    raise JumokError("{where} is a model {name}; jumok reads {known}.", where=where, name=name, known=listed)
 
 
-def _from_gpt2(stock: Stock, where: str) -> GPTConfig:
-    activation = stock.get("activation_function", "gelu_new")
+def refuse_quantised(stock: Stock, where: str) -> None:
+    """Raise JumokError for a model whose parameters are stored in few bits; the message names the method."""
+    settings = stock.get("quantization_config") or stock.get("compression_config")
+    if not settings:
+        return
+    values = settings if isinstance(settings, dict) else {}
+    bits = values.get("bits") or next((n for n in (4, 8) if values.get(f"load_in_{n}bit")), None)
+    method = values.get("quant_method") or ("bitsandbytes" if "load_in_8bit" in values else "?")
+    raise JumokError(
+        "{where} is quantised ({method}), which jumok does not read; get the model with parameters in float32, "
+        "bfloat16 or float16.",
+        where=where,
+        method=f"{method}, {bits} bits" if bits else method,
+    )
+
+
+def refuse(where: str, faults: Mapping[str, bool]) -> None:
+    """Raise JumokError, which names the faults that are true."""
+    found = [fault for fault, there in faults.items() if there]
+    if found:
+        raise JumokError(
+            "{where} uses features that jumok does not support: {features}.", where=where, features=", ".join(found)
+        )
+
+
+def _read(name: str, stock: Stock, where: str) -> ModelConfig:
+    """Return the configuration of a class in the tables."""
+    kind = CLASSES[name]
+    pair = kind.model_type in ("bart", "marian")
+    if pair:  # `transformers` allows a list of ids for each role
+        lists = {role: stock[role] for role in IDS if isinstance(stock.get(role), list)}
+        refuse(where, {f"{role} {ids!r}": len(ids) != 1 for role, ids in lists.items()})
+        stock = {**stock, **{role: ids[0] for role, ids in lists.items()}}
+    activation = stock.get(kind.activation, next(iter(kind.activations)))
+    faults = {f"{kind.activation} {activation!r}": activation not in kind.activations}
+    for setting, neutral in kind.neutral.items():
+        given = stock.get(setting, neutral)
+        faults[f"{setting} {given!r}" if isinstance(given, str) else f"{setting} {json.dumps(given)}"] = (
+            given != neutral and bool(given or neutral)
+        )
+    refuse(where, faults)
+    found = {our: stock[their] for their, our in kind.names.items()}
+    found |= {our: stock.get(their, default) for their, (our, default) in kind.optional.items()}
+    found |= kind.fixed
+    if name in ENCODERS:
+        return _bert(name, found, stock, where)
+    found["activation"] = kind.activations[activation]
+    if not pair:
+        return _gpt(name, kind, found, stock, where)
+    targets = stock.get("decoder_vocab_size") or stock["vocab_size"]
+    refuse(where, {f"decoder_vocab_size {targets}": targets != stock["vocab_size"]})
+    return from_dict(kind.config, {**found, **_generation(stock, where)})
+
+
+def _bert(name: str, found: dict[str, Any], stock: Stock, where: str) -> BERTConfig:
+    _, head = ENCODERS[name]
+    refuse(where, {"tie_word_embeddings false": head == "mlm" and not stock.get("tie_word_embeddings", True)})
+    if found["family"] == "roberta":  # the rows of padding, and those before it, are no positions
+        found["context_length"] -= 1 + (found["pad_id"] or 0)
+    return from_dict(BERTConfig, {**found, "head": head, "labels": _labels(stock, where) if head == "classify" else []})
+
+
+def _gpt(name: str, kind: Architecture, found: dict[str, Any], stock: Stock, where: str) -> GPTConfig:
+    config: type[ModelConfig] = kind.config
+    decoder = name.removesuffix(CLASSIFIER).removesuffix("ForCausalLM")
+    if decoder in DECODERS:
+        found |= _decoder(kind, stock, where)
+        found["architecture"] = decoder
+        plain = not (found["qkv_bias"] or found["rope_scaling"] or found.get("sliding_window"))
+        if decoder == "Qwen3" and plain:  # the modern family
+            config = GPTConfig
+            found = {our: found[our] for our in ("rope_theta", *kind.settings.values())}
+    if not name.endswith(CLASSIFIER):
+        refuse(where, {f"{setting} {stock.get(setting)!r}": stock.get(setting) is not None for setting in FORCED})
+        return from_dict(config, {**found, **_special_ids(stock), **_generation(stock, where)})  # type: ignore[return-value]
+    # The stock class has no output layer. Ours has one; it is tied to the embedding, so it adds no parameters.
+    classes = {"labels": _labels(stock, where), "pooling": "last", "pad_id": stock.get("pad_token_id")}
+    return from_dict(config, {**found, **classes, "tie_embeddings": True})  # type: ignore[return-value]
+
+
+def _decoder(kind: Architecture, stock: Stock, where: str) -> dict[str, Any]:
+    """Return the fields of a decoder that follow from several settings."""
+    rope = rope_settings(stock)
+    shares = (rope.get("partial_rotary_factor"), stock.get("partial_rotary_factor"), stock.get("rotary_pct"))
+    share = next((share for share in shares if share is not None), 0.25 if kind.partial else 1.0)
+    layers = stock.get("layer_types") or []
+    others = sorted({*map(str, layers)} - {"full_attention", "sliding_attention"})
     refuse(
         where,
         {
-            f"activation_function {activation!r}": activation not in GPT2_ACTIVATIONS,
-            "scale_attn_weights false": not stock.get("scale_attn_weights", True),
-            "scale_attn_by_inverse_layer_idx": stock.get("scale_attn_by_inverse_layer_idx", False),
-            "add_cross_attention": stock.get("add_cross_attention", False),
+            f"rope_type {rope['rope_type']!r}": rope["rope_type"] not in ("default", *SCALING),
+            f"partial_rotary_factor {share}": share != 1 and not kind.partial,
+            "rope_parameters by layer": any(isinstance(value, Mapping) for value in rope.values()),
+            f"layer_types {', '.join(others)}": bool(others) or (bool(layers) and kind.window != "some"),
         },
     )
-    fields = {**ours(stock, GPT2, GPT2_DEFAULTS), **_classes(stock, where)}
-    return from_dict(GPTConfig, {"family": "classic", "activation": GPT2_ACTIVATIONS[activation], **fields})
-
-
-def _from_decoder(stock: Stock, where: str) -> GPTConfig:
-    name = architecture(stock, where).removesuffix(CLASSIFIER).removesuffix("ForCausalLM")
-    fields = decoder_fields(name, stock, where)
-    varied = fields["qkv_bias"] or fields["rope_scaling"] or fields.get("sliding_window") if name == "Qwen3" else True
-    if not varied:  # the modern family
-        fields = {"family": "modern", **{name: fields[name] for name in ("rope_theta", *QWEN3.values())}}
-    return from_dict(GPTVariantConfig if varied else GPTConfig, {**fields, **_classes(stock, where)})
+    found: dict[str, Any] = {"rope_theta": rope["rope_theta"]}
+    if kind.attention_bias is not None:
+        found["qkv_bias"] = found["out_bias"] = stock.get("attention_bias", kind.attention_bias)
+    else:
+        found["qkv_bias"] = kind.fixed.get("qkv_bias", False)
+    if kind.partial:
+        found["rotary_dim"] = rotated_width(stock, share)
+    return {**found, "rope_scaling": scaling_of(rope, stock), **windows_of(kind, stock)}
 
 
 def _special_ids(stock: Stock) -> dict[str, Any]:
@@ -161,16 +243,17 @@ def _special_ids(stock: Stock) -> dict[str, Any]:
     The defaults of the stock classes are not used: they belong to the vocabulary of one published model. For the same
     reason ids outside the vocabulary, which no text can contain, are left out.
     """
-    size, ends = stock["vocab_size"], stock.get("eos_token_id")
-    known = {
-        name: [i for i in (given if isinstance(given, list) else [given]) if isinstance(i, int) and 0 <= i < size]
-        for name, given in (("bos", stock.get("bos_token_id")), ("eos", ends))
-    }
-    pad = stock.get("pad_token_id")
+    size = stock["vocab_size"]
+
+    def known(role: str) -> list[int]:
+        given = stock.get(f"{role}_token_id")
+        return [i for i in (given if isinstance(given, list) else [given]) if isinstance(i, int) and 0 <= i < size]
+
+    pad, bos = known("pad"), known("bos")
     return {
-        "pad_id": pad if isinstance(pad, int) and 0 <= pad < size else None,
-        "bos_id": next(iter(known["bos"]), None),
-        "eos_ids": tuple(dict.fromkeys(known["eos"])),
+        "pad_id": pad[0] if pad and not isinstance(stock["pad_token_id"], list) else None,
+        "bos_id": next(iter(bos), None),
+        "eos_ids": tuple(dict.fromkeys(known("eos"))),
     }
 
 
@@ -192,79 +275,27 @@ def _generation(stock: Stock, where: str) -> dict[str, Any]:
     return {"generation": to_dict(rules)}
 
 
-def _classes(stock: Stock, where: str) -> dict[str, Any]:
-    """Return the fields of a GPT by its task: names and pooling of a classifier, special ids of a language model.
+def _labels(stock: Stock, where: str) -> list[str]:
+    """Return the names of the classes, of which exactly one applies to a text.
 
-    The stock class has no output layer. Ours has one; it is tied to the embedding, so it adds no parameters.
+    The stock classes also support regression (one label) and several labels per text; jumok does not.
     """
-    if not architecture(stock, where).endswith(CLASSIFIER):
-        refuse(where, {f"{name} {stock.get(name)!r}": stock.get(name) is not None for name in FORCED})
-        return {**_special_ids(stock), **_generation(stock, where)}
-    return {
-        "labels": labels(stock, where),
-        "pooling": "last",
-        "pad_id": stock.get("pad_token_id"),
-        "tie_embeddings": True,
-    }
-
-
-def _from_bart(stock: Stock, where: str) -> EncoderDecoderConfig:
-    stock = _single_ids(stock, where)
-    refuse(
-        where,
-        {
-            **_shared_faults(stock),
-            "static_position_embeddings": stock.get("static_position_embeddings", False),
-            "normalize_embedding false": not stock.get("normalize_embedding", True),
-        },
-    )
-    return from_dict(EncoderDecoderConfig, {"family": "classic", **_from_pair(stock, where, BART_DEFAULTS)})
-
-
-def _from_marian(stock: Stock, where: str) -> EncoderDecoderConfig:
-    targets = stock.get("decoder_vocab_size") or stock["vocab_size"]
-    stock = _single_ids(stock, where)
-    refuse(
-        where,
-        {
-            **_shared_faults(stock),
-            "static_position_embeddings false": not stock.get("static_position_embeddings", True),
-            "normalize_embedding": stock.get("normalize_embedding", False),
-            "share_encoder_decoder_embeddings false": not stock.get("share_encoder_decoder_embeddings", True),
-            f"decoder_vocab_size {targets}": targets != stock["vocab_size"],
-        },
-    )
-    return from_dict(EncoderDecoderConfig, {"family": "original", **_from_pair(stock, where, MARIAN_DEFAULTS)})
-
-
-def _shared_faults(stock: Stock) -> dict[str, bool]:
-    activation = stock.get("activation_function", "gelu")
-    return {
-        f"activation_function {activation!r}": activation not in ACTIVATIONS,
-        "tie_word_embeddings false": not stock.get("tie_word_embeddings", True),
-        "normalize_before": stock.get("normalize_before", False),  # from older versions of the class
-        "add_final_layer_norm": stock.get("add_final_layer_norm", False),
-    }
-
-
-def _single_ids(stock: Stock, where: str) -> Stock:
-    """Return the settings of an encoder–decoder with one id for each role; `transformers` allows a list of them."""
-    lists = {name: stock[name] for name in IDS if isinstance(stock.get(name), list)}
-    refuse(where, {f"{name} {ids!r}": len(ids) != 1 for name, ids in lists.items()})
-    return {**stock, **{name: ids[0] for name, ids in lists.items()}}
-
-
-def _from_pair(stock: Stock, where: str, defaults: Stock) -> dict[str, Any]:
-    activation = ACTIVATIONS[stock.get("activation_function", "gelu")]
-    return {"activation": activation, **ours(stock, ENCODER_DECODER, defaults), **_generation(stock, where)}
-
-
-READERS: dict[str, Callable[[Stock, str], ModelConfig]] = {
-    "GPT2LMHeadModel": _from_gpt2,
-    f"GPT2{CLASSIFIER}": _from_gpt2,
-    **{name + head: _from_decoder for name in DECODERS for head in ("ForCausalLM", CLASSIFIER)},
-    **{name: partial(from_encoder, name) for name in ENCODERS},
-    "BartForConditionalGeneration": _from_bart,
-    "BartModel": _from_bart,
-    "MarianMTModel": _from_marian,
-}
+    named = stock.get("id2label")
+    try:
+        if named is None:  # the default names of the stock class
+            count = stock.get("num_labels", 2)
+            require_range("num_labels", count, 1, MOST_LABELS)
+            named = {i: f"LABEL_{i}" for i in range(count)}
+        numbered = {int(number): str(name) for number, name in named.items()}
+        names = [numbered[i] for i in range(len(numbered))]
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        if isinstance(error, ConfigError):
+            raise
+        raise RunError(
+            "{where}/config.json has an id2label that does not name the classes 0, 1, 2 and so on; correct it.",
+            where=where,
+        ) from None
+    problem = stock.get("problem_type") or SINGLE_LABEL
+    regression = len(names) == 1
+    refuse(where, {f"problem_type {problem!r}": problem != SINGLE_LABEL, "num_labels 1 (regression)": regression})
+    return names

@@ -1,16 +1,15 @@
-"""Conversion of a configuration of jumok to the config.json of a stock class."""
+"""Writing of the config.json of a stock class."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from jumok.config import BERTConfig, EncoderDecoderConfig, GPTConfig, ModelConfig, to_dict
 from jumok.config.features import TRANSFORMERS, architecture_of, require
-from jumok.config.huggingface._decoders import DECODERS, decoder_config
-from jumok.config.huggingface._encoders import ENCODERS, encoder_class, to_encoder
-from jumok.config.huggingface._names import CLASSIFIER, ENCODER_DECODER, GPT2, IDS
-from jumok.config.huggingface._settings import named_classes, theirs
+from jumok.config.huggingface._classes import CLASSES, CLASSIFIER, DECODERS, ENCODERS, IDS
+from jumok.config.huggingface._rope import written
+
+TEMPERATURE = 0.8  # as `jumok generate`
 
 
 def stock_class(config: ModelConfig) -> str:
@@ -20,8 +19,10 @@ def stock_class(config: ModelConfig) -> str:
         JumokError: there is none.
     """
     require(config, TRANSFORMERS)
-    if isinstance(config, BERTConfig):
-        return encoder_class(config)
+    if isinstance(config, BERTConfig):  # without a pooler, a BERT or RoBERTa is of the class that has one
+        head = "pooler" if config.head == "none" and config.family != "electra" else config.head
+        wanted = (config.family, head)
+        return next(name for name, (kind, its) in ENCODERS.items() if (kind.model_type, its) == wanted)
     if isinstance(config, EncoderDecoderConfig):
         return "MarianMTModel" if config.family == "original" else "BartForConditionalGeneration"
     assert isinstance(config, GPTConfig)
@@ -38,7 +39,34 @@ def their_config(config: ModelConfig) -> dict[str, Any]:
         JumokError: no stock class can express the model.
     """
     name = stock_class(config)
-    return {"architectures": [name], **WRITERS[name](config)}
+    kind = CLASSES[name]
+    own = getattr(config, "activation", "gelu")
+    found = {
+        "architectures": [name],
+        "model_type": kind.model_type,
+        **{their: getattr(config, our) for their, our in kind.settings.items()},
+        kind.activation: next(their for their, our in kind.activations.items() if our == own),
+        **kind.neutral,
+    }
+    if isinstance(config, GPTConfig):
+        found |= _special_ids(config)
+        if kind in DECODERS.values():
+            found |= written(kind, config)
+        else:
+            found["embd_pdrop"] = config.dropout
+        if kind.attention_bias is not None:
+            found["attention_bias"] = config.block().qkv_bias
+    if isinstance(config, BERTConfig):
+        found |= {"max_position_embeddings": config.position_offset + config.context_length}
+        found |= {"tie_word_embeddings": True}
+    if isinstance(config, EncoderDecoderConfig):
+        found |= {"is_encoder_decoder": True}
+        if config.family == "original":
+            found |= {"decoder_vocab_size": config.vocab_size}
+    labels = getattr(config, "labels", ())
+    if labels:
+        found |= {"id2label": dict(enumerate(labels)), "label2id": {label: i for i, label in enumerate(labels)}}
+    return found
 
 
 def their_generation_config(config: ModelConfig) -> dict[str, Any] | None:
@@ -48,15 +76,13 @@ def their_generation_config(config: ModelConfig) -> dict[str, Any] | None:
     that a caller gives max_new_tokens.
     """
     if isinstance(config, EncoderDecoderConfig):
-        return {**theirs(config, IDS), **_rules(config), "max_new_tokens": config.context_length}
+        ids = {their: getattr(config, our) for their, our in IDS.items()}
+        return {**ids, **_rules(config), "max_new_tokens": config.context_length}
     if not isinstance(config, GPTConfig) or config.labels:
         return None
     # Without top_k, `generate` of transformers keeps the 50 likeliest tokens.
     sampling = {"do_sample": True, "temperature": TEMPERATURE, "top_k": 0}
     return {**_special_ids(config), **_rules(config), **sampling, "max_new_tokens": max(1, config.context_length // 2)}
-
-
-TEMPERATURE = 0.8  # as `jumok generate`
 
 
 def _rules(config: GPTConfig | EncoderDecoderConfig) -> dict[str, Any]:
@@ -72,48 +98,3 @@ def _special_ids(config: GPTConfig) -> dict[str, Any]:
     """Return the special ids of a GPT. null is written too: otherwise the class of GPT-2 uses 50256, its own id."""
     ends = config.eos_ids[0] if len(config.eos_ids) == 1 else list(config.eos_ids) or None
     return {"bos_token_id": config.bos_id, "eos_token_id": ends, "pad_token_id": config.pad_id}
-
-
-def _to_gpt2(config: GPTConfig) -> dict[str, Any]:
-    return {
-        "model_type": "gpt2",
-        **theirs(config, GPT2),
-        "activation_function": {"gelu": "gelu_new", "relu": "relu"}[config.activation],
-        "embd_pdrop": config.dropout,
-        **_special_ids(config),
-        **named_classes(config),
-    }
-
-
-def _to_decoder(config: GPTConfig) -> dict[str, Any]:
-    return {**decoder_config(stock_class(config), config), **_special_ids(config), **named_classes(config)}
-
-
-def _to_bart(config: EncoderDecoderConfig) -> dict[str, Any]:
-    return {
-        "model_type": "bart",
-        **theirs(config, ENCODER_DECODER),
-        "activation_function": config.activation,
-        "is_encoder_decoder": True,
-        "tie_word_embeddings": True,
-    }
-
-
-def _to_marian(config: EncoderDecoderConfig) -> dict[str, Any]:
-    return {
-        **_to_bart(config),
-        "model_type": "marian",
-        "decoder_vocab_size": config.vocab_size,
-        "share_encoder_decoder_embeddings": True,
-        "static_position_embeddings": True,
-    }
-
-
-WRITERS: dict[str, Callable[[Any], dict[str, Any]]] = {
-    "GPT2LMHeadModel": _to_gpt2,
-    f"GPT2{CLASSIFIER}": _to_gpt2,
-    **{name + head: _to_decoder for name in DECODERS for head in ("ForCausalLM", CLASSIFIER)},
-    **dict.fromkeys(ENCODERS, to_encoder),
-    "BartForConditionalGeneration": _to_bart,
-    "MarianMTModel": _to_marian,
-}
