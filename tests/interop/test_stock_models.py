@@ -25,11 +25,12 @@ from jumok.config import (
     count_parameters,
     field_types,
 )
-from jumok.config.huggingface import our_config
+from jumok.config.huggingface import our_config, stock_class
 from jumok.errors import ConfigError, JumokError, RunError
 from jumok.interop.huggingface import from_hf, to_hf
-from jumok.interop.huggingface.convert import to_stock
+from jumok.interop.huggingface.convert import FORMATS
 from jumok.interop.huggingface.encoder_decoder import reordered
+from jumok.interop.huggingface.tensors import to_theirs
 from jumok.models.bert import BERT
 from jumok.models.encoder_decoder import EncoderDecoder
 from jumok.models.gpt import GPT
@@ -232,7 +233,9 @@ def test_what_transformers_saves_is_read_and_goes_back_bit_by_bit(case: str, fol
         sum(seen(outputs[name]).square().sum() for name in ours(model)).backward()
     own = {name: torch.zeros_like(tensor) for name, tensor in model.state_dict().items()}
     own |= {name: p.grad for name, p in model.named_parameters() if p.grad is not None}
-    gradients, compared = to_stock(model.config, own), 0
+    stock_format, compared = FORMATS[stock_class(model.config)], 0
+    config, own = stock_format.for_export(model.config, own)
+    gradients = to_theirs(stock_format.rows(config), own)
     for name, parameter in stock.named_parameters():
         if name in gradients and parameter.grad is not None:
             found, wanted, compared = gradients[name], parameter.grad, compared + 1

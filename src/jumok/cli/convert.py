@@ -9,9 +9,7 @@ import click
 
 from jumok.cli.commands import Verb, common, option, verification
 from jumok.cli.console.output import print_json, say
-from jumok.cli.gguf import OPTIONS as GGUF_OPTIONS
-from jumok.cli.gguf import write_gguf
-from jumok.cli.onnx import write_onnx
+from jumok.cli.replacing import refuse_to_replace
 from jumok.cli.share import page_options, write_page
 from jumok.errors import ConfigError
 from jumok.messages import tr
@@ -57,7 +55,12 @@ def convert(
     from jumok.runs.load import save
 
     everything = {"force": force, **settings}
-    used = {"page": everything.keys() - {"kind"}, "gguf": GGUF_OPTIONS, "hf": ("licence",), "onnx": ("force",)}
+    used = {
+        "page": everything.keys() - {"kind"},
+        "gguf": ("kind", "licence", "force"),
+        "hf": ("licence",),
+        "onnx": ("force",),
+    }
     unused = [name for name, value in everything.items() if value and name not in used.get(form, ())]
     if unused:
         name = "type" if unused[0] == "kind" else unused[0]
@@ -66,9 +69,9 @@ def convert(
         del settings["kind"]
         write_page(source, target, settings, force=force, quiet=quiet, verify=verify)
     elif form == "gguf":
-        write_gguf(source, target, everything, quiet=quiet, verify=verify)
+        _write_gguf(source, target, everything, quiet=quiet, verify=verify)
     elif form == "onnx":
-        write_onnx(source, target, force=force, quiet=quiet, verify=verify)
+        _write_onnx(source, target, force=force, quiet=quiet, verify=verify)
     else:
         if form == "hf":
             _write_folder(source, target, settings["licence"], verify=verify)
@@ -92,3 +95,75 @@ def _write_folder(source: Path, target: Path, licence: str | None, *, verify: bo
     curves = source / PICTURE
     picture = curves.read_bytes() if curves.is_file() and "metrics" in run else None
     to_hf(model, target, card=Card(name=source.resolve().name, licence=licence, run=run, picture=picture))
+
+
+def _write_gguf(run: Path, path: Path, settings: dict[str, Any], *, quiet: bool, verify: bool) -> None:
+    """Write the GGUF file of a run and a Modelfile for Ollama, and say what is in them.
+
+    Args:
+        settings: kind, licence and force; None where nothing was given.
+    """
+    from jumok.errors import RunError
+    from jumok.files import require_writable, write_atomic
+    from jumok.inference.sampling import Sampling
+    from jumok.interop.gguf import Kind, to_gguf
+    from jumok.interop.gguf.modelfile import SUFFIX, command, modelfile
+    from jumok.runs.load import load
+
+    beside = require_writable(path, example="model.gguf").with_suffix(SUFFIX)
+    if not settings["force"]:
+        refuse_to_replace(path)
+        refuse_to_replace(beside)
+    model = load(run, verify=verify)
+    kind: Kind = settings["kind"] or "f32"
+    found = to_gguf(model, path, kind, name=run.resolve().name, licence=settings["licence"])
+    try:
+        write_atomic(beside, modelfile(path, model.config, Sampling().temperature))
+    except OSError as error:
+        raise RunError(
+            "cannot write {path}: {reason}; choose another place.", path=beside, reason=error.strerror or error
+        ) from None
+    say(tr("Wrote {path} ({megabytes:.1f} MB).", path=path, megabytes=found.bytes / 1e6), quiet=quiet)
+    for other in sorted(set(found.others.values())):
+        say(
+            tr(
+                "{count:,} matrices are stored as {other}, because {kind} cannot hold them: {names}.",
+                count=list(found.others.values()).count(other),
+                other=other,
+                kind=kind,
+                names=", ".join(name for name, its in found.others.items() if its == other),
+            ),
+            quiet=quiet,
+        )
+    if model.tokenizer.kind == "bpe":
+        say(
+            tr(
+                "llama.cpp cuts texts in another way than the tokenizer bpe. Almost all texts have the same ids; "
+                "after a symbol or an apostrophe directly before a letter a few can differ."
+            ),
+            quiet=quiet,
+        )
+    say(tr("For Ollama: {command}", command=command(beside)), quiet=quiet)
+
+
+def _write_onnx(source: Path, path: Path, *, force: bool, quiet: bool, verify: bool) -> None:
+    """Write the ONNX file of a model and its tokenizer, and say what was written."""
+    from jumok.files import require_writable
+    from jumok.interop.onnx import beside, to_onnx
+    from jumok.runs.load import load
+
+    require_writable(path, example="model.onnx")
+    if not force:
+        refuse_to_replace(path)
+        foreign = [other for other in beside(path) if other.exists() and not path.exists()]
+        if foreign:
+            raise ConfigError(
+                "{path} exists and was not written by jumok; give another name, or {--force}.", path=foreign[0]
+            )
+    found = to_onnx(load(source, verify=verify), path)
+    others = ", ".join(map(str, found.paths[1:]))
+    written = {"path": path, "megabytes": found.bytes / 1e6}
+    if others:
+        say(tr("Wrote {path} and {others} ({megabytes:.1f} MB).", **written, others=others), quiet=quiet)
+    else:
+        say(tr("Wrote {path} ({megabytes:.1f} MB).", **written), quiet=quiet)

@@ -25,7 +25,7 @@ from jumok.inference.generate import write_all
 from jumok.inference.requests import answer_request, require_answering, sample_number
 from jumok.inference.targets import Answer, Search, SearchSettings, Targets, make_answer
 from jumok.inference.writer import Continuation
-from jumok.models import require_room_to_write
+from jumok.models import require_memory_for_texts
 from jumok.models.checks import not_finite
 from jumok.models.encoder_decoder import EncoderDecoder
 from jumok.models.modes import eval_mode
@@ -106,7 +106,7 @@ def answer_ids(
     seed = secrets.randbits(63) if seed is None else seed
     draws = search.n_best if search.temperature > 0 else 1
     many = max(draws * len(sources), search.beam)
-    require_room_to_write(model.config, many, max(min(draws, LARGEST_BATCH), search.beam))
+    require_memory_for_texts(model.config, many, max(min(draws, LARGEST_BATCH), search.beam))
     order = sorted(range(len(sources)), key=lambda number: len(sources[number]))  # so that little is padding
     answers: list[list[Answer]] = [[] for _ in sources]
     with eval_mode(model):

@@ -20,7 +20,7 @@ from jumok.inference.matrices import QUANTIZATIONS, Quantization
 from jumok.inference.requests import Request, sample_number, text_request
 from jumok.inference.sampling import Sampling, SamplingSettings
 from jumok.inference.writer import Continuation
-from jumok.models import Model, require_room_to_write
+from jumok.models import Model, require_memory_for_texts
 from jumok.models.checks import not_finite, require_tokenizer
 from jumok.models.gpt import GPT
 from jumok.models.special_ids import prompt_ids
@@ -117,7 +117,7 @@ def generate(
     if not prompts:
         return []
     slots = min(samples * len(starts), LARGEST_BATCH)
-    require_room_to_write(model.config, samples * len(starts), slots)
+    require_memory_for_texts(model.config, samples * len(starts), slots)
     one = _seed(seed)
     requests = [
         text_request(model, start, how, tokens=tokens, seed=one, sample=sample_number(number, sample), stop=stop)

@@ -21,8 +21,8 @@ from jumok.memory import free_memory
 from jumok.models.bert import BERT
 from jumok.models.encoder_decoder import EncoderDecoder
 from jumok.models.gpt import GPT
-from jumok.models.room import require_room, require_room_to_write, require_stored
 from jumok.models.rung import Rung
+from jumok.models.size_checks import require_memory_for_model, require_memory_for_texts, require_stored
 
 Model = GPT | BERT | EncoderDecoder
 
@@ -42,8 +42,8 @@ __all__ = [
     "build",
     "build_blank",
     "most_texts",
-    "require_room",
-    "require_room_to_write",
+    "require_memory_for_model",
+    "require_memory_for_texts",
     "require_stored",
     "task_of",
 ]
@@ -67,13 +67,13 @@ def build(config: ModelConfig) -> Model:
 
 
 def build_blank(config: ModelConfig) -> Model:
-    """As `build`, for a model whose parameters will be replaced: torch's random state is not changed."""
+    """Create a model whose parameters will be replaced: torch's random state is not changed."""
     with torch.random.fork_rng(devices=[]):
         return build(config)
 
 
 def most_texts(model: Model) -> int:
-    """How many texts as long as the context the free memory can hold the keys and values of; at least 1."""
+    """Return the number of texts as long as the context whose keys and values fit into the free memory; at least 1."""
     config, weight = model.config, model.token_embedding.weight
     free = free_memory(weight.device)
     one = count_cached(config) * config.context_length * (2 if isinstance(model, EncoderDecoder) else 1)  # the source

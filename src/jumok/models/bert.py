@@ -17,7 +17,7 @@ from jumok.errors import JumokError
 from jumok.models.initialization import look_around_by_positions
 from jumok.models.inputs import checked_ids, key_mask
 from jumok.models.pooling import Pooling
-from jumok.models.room import require_room
+from jumok.models.size_checks import require_memory_for_model
 from jumok.nn.blocks import Block
 from jumok.nn.layers import Dropout
 
@@ -58,7 +58,7 @@ class BERT(nn.Module):
 
     def __init__(self, config: BERTConfig) -> None:
         config.require_vocabulary()
-        require_room(config)
+        require_memory_for_model(config)
         super().__init__()
         self.config = config
         width = config.embedding_width

@@ -15,7 +15,7 @@ from torch.nn import functional as F
 from jumok.config import EncoderDecoderConfig
 from jumok.models.initialization import look_around_by_positions
 from jumok.models.inputs import checked_ids, key_mask
-from jumok.models.room import require_room
+from jumok.models.size_checks import require_memory_for_model
 from jumok.nn.blocks import Block, make_norm
 from jumok.nn.cache import EncoderDecoderCache
 from jumok.nn.layers import Dropout
@@ -63,7 +63,7 @@ class EncoderDecoder(nn.Module):
 
     def __init__(self, config: EncoderDecoderConfig) -> None:
         config.require_vocabulary()
-        require_room(config)
+        require_memory_for_model(config)
         super().__init__()
         self.config = config
         self.token_embedding = nn.Embedding(config.vocab_size, config.n_embd)
@@ -173,7 +173,7 @@ class EncoderDecoder(nn.Module):
         source_mask: Tensor | None = None,
         cache: EncoderDecoderCache | None = None,
     ) -> Tensor:
-        """As `forward`, for an encoded source: target (B, T) -> (B, T, V). See `hidden`."""
+        """Return logits as `forward`, for an encoded source: target (B, T) -> (B, T, V). See `hidden`."""
         return self.logits(self.hidden(target_ids, encoded, source_mask, cache))
 
     def logits(self, hidden: Tensor) -> Tensor:

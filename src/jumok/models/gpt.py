@@ -18,7 +18,7 @@ from jumok.models.initialization import look_back_by_rotation
 from jumok.models.inputs import checked_ids
 from jumok.models.losses import cross_entropies
 from jumok.models.pooling import Pooling
-from jumok.models.room import require_room
+from jumok.models.size_checks import require_memory_for_model
 from jumok.nn.blocks import Block, make_norm
 from jumok.nn.cache import KVCache
 from jumok.nn.layers import Dropout
@@ -41,7 +41,7 @@ class GPT(nn.Module):
 
     def __init__(self, config: GPTConfig) -> None:
         config.require_vocabulary()
-        require_room(config)
+        require_memory_for_model(config)
         super().__init__()
         self.config = config
         modern = config.family == "modern"

@@ -18,7 +18,7 @@ def eval_mode(model: nn.Module) -> AbstractContextManager[None]:
 
 @contextmanager
 def parts_in_eval_mode(parts: Iterable[nn.Module]) -> Iterator[None]:
-    """As `eval_mode`, for some modules."""
+    """Put some modules into eval mode for a while."""
     training = [part for part in parts if part.training]
     for part in training:
         part.training = False

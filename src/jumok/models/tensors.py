@@ -24,7 +24,7 @@ def load_tensors(path: Path) -> dict[str, Tensor]:
 
 
 def can_map(path: Path) -> bool:
-    """Whether torch can map a file into memory, for which its path must be valid UTF-8."""
+    """Return whether torch can map a file into memory, for which its path must be valid UTF-8."""
     try:
         str(path).encode()
     except UnicodeEncodeError:

@@ -22,7 +22,7 @@ Change = Callable[[str, Tensor, GPTConfig], Tensor]
 
 @dataclass(frozen=True)
 class Architecture:
-    """How the file of one stock class differs from others.
+    """The differences between the file of one stock class and others.
 
     Attributes:
         arch: the architecture in llama.cpp; `gguf` knows the names of its tensors.
@@ -36,7 +36,7 @@ class Architecture:
 
     @property
     def name(self) -> str:
-        """Its name in the file."""
+        """Return its name in the file."""
         return MODEL_ARCH_NAMES[self.arch]
 
 

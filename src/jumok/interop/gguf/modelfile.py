@@ -13,13 +13,13 @@ SUFFIX = ".Modelfile"
 
 
 def command(path: Path) -> str:
-    """The command that makes a model of a Modelfile. Names of Ollama are in ASCII."""
+    """Return the command that makes a model of a Modelfile. Names of Ollama are in ASCII."""
     name = re.sub(r"[^A-Za-z0-9._-]+", "-", path.stem).strip("._-") or "jumok"
     return f"ollama create {name} -f {shlex.quote(str(path))}"
 
 
 def modelfile(path: Path, config: GPTConfig, temperature: float) -> str:
-    """The content of a Modelfile, which stands in the same folder as the file.
+    """Return the content of a Modelfile, which stands in the same folder as the file.
 
     The prompt goes to the model as it is, because a GPT continues a text and knows no roles. What Ollama would change
     about the probabilities by default is off, except for the temperature. A text has at most as many tokens as the

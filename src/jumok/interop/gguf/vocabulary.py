@@ -109,7 +109,7 @@ class Vocabulary:
 
 
 def vocabulary_of(tokenizer: Tokenizer, before: Sequence[int] = ()) -> Vocabulary:
-    """The tokenizer as llama.cpp reads it.
+    """Return the tokenizer as llama.cpp reads it.
 
     Args:
         before: the ids before each text. llama.cpp continues texts, which no id ends.
@@ -197,19 +197,19 @@ def _byte_level(content: dict[str, Any], added: dict[str, TokenType], start: int
 
 
 def _by_id(content: dict[str, Any]) -> tuple[str, ...]:
-    """The tokens by id; an id without a token gets a name that no text contains."""
+    """Return the tokens by id; an id without a token gets a name that no text contains."""
     vocab = {**content["model"]["vocab"], **{token["content"]: token["id"] for token in content["added_tokens"]}}
     by_id = {token_id: token for token, token_id in vocab.items()}
     return tuple(by_id.get(i, f"[PAD{i}]") for i in range(max(by_id) + 1))
 
 
 def _end(tokens: Sequence[str], otherwise: str) -> int:
-    """The id of the first token of ENDS that there is, or of another one."""
+    """Return the id of the first token of ENDS that there is, or of another one."""
     return tokens.index(next((token for token in ENDS if token in tokens), otherwise))
 
 
 def _merges(content: dict[str, Any]) -> list[tuple[str, str]]:
-    """The merges, which older files write as one string each."""
+    """Return the merges, which older files write as one string each."""
     pairs = (pair.split(" ") if isinstance(pair, str) else pair for pair in content["model"]["merges"])
     return [(left, right) for left, right in pairs]
 
@@ -218,7 +218,7 @@ def _merges(content: dict[str, Any]) -> list[tuple[str, str]]:
 
 
 def _sentencepiece(content: dict[str, Any], added: dict[str, TokenType], start: int | None) -> Vocabulary:
-    """A BPE of SentencePiece, such as that of Llama 2. Its algorithm takes the pair whose token has the best score."""
+    """Return a BPE of SentencePiece, such as that of Llama 2. Its algorithm takes the pair whose token has the best score."""
     tokens, unknown = _by_id(content), content["model"].get("unk_token")
     scores: dict[str, float] = {}
     for rank, pair in enumerate(_merges(content)):
@@ -246,7 +246,7 @@ def _is_spaced(content: dict[str, Any]) -> bool:
 
 
 def _obstacles(content: dict[str, Any]) -> Iterator[str]:
-    """The parts of an imported tokenizer.json that llama.cpp does not have."""
+    """Yield the parts of an imported tokenizer.json that llama.cpp does not have."""
     model = content["model"]
     if model["type"] != "BPE":
         yield model["type"]
@@ -274,7 +274,7 @@ def _byte_level_obstacles(content: dict[str, Any]) -> Iterator[str]:
 
 
 def _pieces(content: dict[str, Any]) -> str | None:
-    """The name that llama.cpp has for the way in which a byte-level tokenizer cuts a text."""
+    """Return the name that llama.cpp has for the way in which a byte-level tokenizer cuts a text."""
     *cuts, last = parts_of(content["pre_tokenizer"])
     way = {(): GPT2, ("Digits",): DIGITS}.get(tuple(cut["type"] for cut in cuts)) if last["use_regex"] else None
     if len(cuts) == 1 and cuts[0]["type"] == "Split" and not last["use_regex"]:
@@ -310,7 +310,7 @@ def _sentencepiece_obstacles(content: dict[str, Any]) -> Iterator[str]:
 
 
 def _unmerged(content: dict[str, Any]) -> str | None:
-    """A token that llama.cpp would merge from two others and this tokenizer would not, or None."""
+    """Return a token that llama.cpp would merge from two others and this tokenizer would not, or None."""
     vocab = content["model"]["vocab"].keys()
     special = {token["content"] for token in content["added_tokens"]}
     pairs = set(_merges(content))

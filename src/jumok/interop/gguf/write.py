@@ -39,7 +39,7 @@ MARK = "jumok.version"  # the file is an export of jumok and may be replaced
 
 @dataclass(frozen=True)
 class Written:
-    """What a file contains.
+    """A file that was written.
 
     Attributes:
         path: the file. bytes: its size.
@@ -103,7 +103,7 @@ def write(model: Model, path: str | os.PathLike[str], kind: str, *, name: str | 
 def _arrays(
     architecture: Architecture, config: GPTConfig, tensors: dict[str, Any]
 ) -> Iterator[tuple[str, NDArray[np.float32]]]:
-    """The arrays of a file, by their names there."""
+    """Yield the arrays of a file, and their names there."""
     names = get_tensor_name_map(architecture.arch, config.n_layer)
     for name, tensor in tensors.items():
         place = names.get_name(name, try_suffixes=(".weight", ".bias"))
@@ -112,7 +112,7 @@ def _arrays(
 
 
 def _type(place: str, numbers: NDArray[np.float32], wanted: GGMLQuantizationType) -> GGMLQuantizationType:
-    """The type in which an array is stored."""
+    """Return the type in which an array is stored."""
     if numbers.ndim < 2 or place == "position_embd.weight":
         return GGMLQuantizationType.F32
     if wanted == GGMLQuantizationType.Q8_0 and numbers.shape[-1] % BLOCK:

@@ -34,7 +34,7 @@ class Factors(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class StockAdapter:
-    """What peft's files say of an adapter.
+    """The content of the files of peft for an adapter.
 
     tensors: by their names in adapter_model.safetensors. modules: that are adapted, by the ends of their names.
     ranks: of those whose rank is another one. trained: modules that are stored as a whole. transposed: the stock class
@@ -90,7 +90,7 @@ def to_stock_adapter(config: ModelConfig, factors: Mapping[str, Factors], whole:
 
 
 def _rows(config: ModelConfig) -> dict[str, Row] | None:
-    """The table of the stock class; None if there is no such class, or if an export changes more than the table says.
+    """Return the table of the stock class; None if there is no such class, or if an export changes more than the table says.
 
     An export may pad heads or reorder coordinates, which would change the factors of a matrix in another way.
     """
@@ -105,7 +105,7 @@ def _rows(config: ModelConfig) -> dict[str, Row] | None:
 
 
 def _end(module: str) -> str:
-    """The name of a module after the number of its layer: attn.c_attn of transformer.h.0.attn.c_attn."""
+    """Return the name of a module after the number of its layer: attn.c_attn of transformer.h.0.attn.c_attn."""
     parts = module.split(".")
     numbered = [i for i, part in enumerate(parts) if part.isdecimal()]
     return ".".join(parts[numbered[-1] + 1 :]) if numbered else module

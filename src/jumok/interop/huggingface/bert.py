@@ -37,7 +37,7 @@ DEEP_CLASSIFIER = pairs({"classifier.dense": "pooler", "classifier.out_proj": "c
 
 @dataclass(frozen=True)
 class Names:
-    """Where a family has its heads.
+    """The names of the heads of a family.
 
     Attributes:
         prefix: of the encoder, in classes with a head.

@@ -37,7 +37,7 @@ from jumok.interop.huggingface.folder import (
     write_folder,
 )
 from jumok.interop.huggingface.gpt import GPT2, GPT_NEOX, LLAMA, DecoderFormat, GPTFormat
-from jumok.interop.huggingface.tensors import Format, Tensors, fill, to_ours, to_theirs
+from jumok.interop.huggingface.tensors import Format, Tensors, fill, to_theirs
 from jumok.interop.huggingface.tokenizer import chat_template, read_tokenizer, tokenizer_config, tokenizer_json
 from jumok.models import Model, build_blank, require_stored
 from jumok.models.special_ids import frame_of_file
@@ -154,31 +154,6 @@ def is_hf(folder: Path) -> bool:
         return path.is_file() and not {"architectures", "model_type"}.isdisjoint(read_json(path))
     except RunError:  # damaged; opening the folder reports that
         return False
-
-
-def to_stock(config: ModelConfig, parameters: Tensors) -> Tensors:
-    """Convert parameters of jumok to tensors of the stock class, both by name.
-
-    Raises:
-        JumokError: the stock class cannot express the model.
-    """
-    stock = _format(config)
-    config, parameters = stock.for_export(config, parameters)
-    return to_theirs(stock.rows(config), parameters)
-
-
-def from_stock(config: ModelConfig, tensors: Tensors, where: str) -> Tensors:
-    """Convert tensors of the stock class to parameters of jumok for `load_state_dict`, both by name.
-
-    Args:
-        where: the folder, for messages.
-
-    Raises:
-        RunError: tensors are missing, are unknown, or have another shape; the message lists all of them.
-    """
-    stock = _format(config)
-    parameters = to_ours(config, stock.rows(config), stock.normalised(config, tensors, where), where)
-    return stock.after_import(config, parameters)
 
 
 def _format(config: ModelConfig) -> Format[Any]:

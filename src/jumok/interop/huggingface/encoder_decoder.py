@@ -81,7 +81,7 @@ class MarianFormat(BARTFormat):
         return _shared_rows(config)
 
     def normalised(self, config: EncoderDecoderConfig, tensors: Tensors, where: str) -> Tensors:
-        """As for BART, without the positions that older files contain."""
+        """Return the tensors as for BART, without the positions that older files contain."""
         normalised = super().normalised(config, tensors, where)
         for name in [name for name in normalised if name.endswith("embed_positions.weight")]:
             table = sinusoidal(config.context_length, config.n_embd)[:, _sines_first(config.n_embd)]  # (T, C)

@@ -134,18 +134,6 @@ def to_theirs(rows: Mapping[str, Row], parameters: Tensors) -> Tensors:
     }
 
 
-def to_ours(config: ModelConfig, rows: Mapping[str, Row], tensors: Tensors, where: str) -> Tensors:
-    """Convert tensors of the stock class to parameters of jumok, both by name.
-
-    Raises:
-        RunError: tensors are missing, are unknown, or have another shape or type; the message lists them.
-    """
-    parameters: Tensors = {}
-    for part in parts(config, rows, dict(tensors), where):
-        parameters.update(part)
-    return parameters
-
-
 def parts(config: ModelConfig, rows: Mapping[str, Row], tensors: Tensors, where: str) -> Iterator[Tensors]:
     """Convert one tensor of the stock class after the other to the parameters of jumok that it contains.
 
@@ -154,7 +142,8 @@ def parts(config: ModelConfig, rows: Mapping[str, Row], tensors: Tensors, where:
         where: the folder, for messages.
 
     Raises:
-        RunError: as `to_ours`, before the first tensor is converted.
+        RunError: tensors are missing, are unknown, or have another shape or type; the message lists them. Nothing is
+            converted then.
     """
     with torch.device("meta"):  # only the shapes are needed
         shapes = {name: tensor.shape for name, tensor in build(config).state_dict().items()}
@@ -192,7 +181,7 @@ def fill(model: Model, stock: Format[Any], tensors: Tensors, where: str) -> None
         where: the folder, for messages.
 
     Raises:
-        RunError: as `to_ours`; the model is then unchanged.
+        RunError: as `parts`; the model is then unchanged.
     """
     named = stock.normalised(model.config, tensors, where)
     if named is not tensors:

@@ -1,4 +1,4 @@
-"""What stands beside a tokenizer.json and changes it, as `transformers` 5 reads it.
+"""The files beside a tokenizer.json that change it, as `transformers` 5 reads them.
 
 tokenizer.json says how a text is split. Beside it, tokenizer_config.json, special_tokens_map.json and added_tokens.json
 add tokens, and some settings of tokenizer_config.json replace parts of the pipeline. Which ones depends on the class of

@@ -28,7 +28,7 @@ class Angles:
 
 @dataclass
 class KeysAndValues:
-    """Of one layer, (B, G, P, D) each: those before the text, and after `attention` those of the text too."""
+    """The keys and values of one layer, (B, G, P, D) each; `attention` appends those of the text."""
 
     keys: str
     values: str
@@ -59,7 +59,7 @@ def norm(g: Graph, layer: nn.Module, x: str) -> str:
 
 
 def activation(g: Graph, name: str, x: str) -> str:
-    """An activation by its name in `jumok.nn.blocks.ACTIVATION`."""
+    """Apply an activation, given by its name in `jumok.nn.blocks.ACTIVATION`."""
     if name == "silu":
         return g.add("Mul", x, g.add("Sigmoid", x))
     if name == "relu":

@@ -25,7 +25,7 @@ FLOAT32 = 4  # bytes
 
 @dataclass(frozen=True)
 class Written:
-    """What was written: the files, the model first, and their bytes."""
+    """The files that were written, the model first, and their bytes."""
 
     paths: tuple[Path, ...]
     bytes: int

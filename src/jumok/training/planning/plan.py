@@ -19,7 +19,7 @@ from jumok.device import has_compiler, multiplies_bfloat16
 from jumok.errors import ConfigError
 from jumok.memory import free_memory, require_memory
 from jumok.messages import message, tr
-from jumok.models import require_room
+from jumok.models import require_memory_for_model
 from jumok.training.planning.autotune import Cost, measure, open_precisions
 from jumok.training.planning.compiled_code import CompileTimes
 from jumok.training.tasks import Task
@@ -217,7 +217,7 @@ def _costs_with_room(
     shape: ModelConfig, config: TrainConfig, task: Task[Any], device: torch.device, parameters: int
 ) -> list[Cost]:
     """What was measured, if anything must be. Raises ConfigError where the memory does not suffice."""
-    require_room(shape)
+    require_memory_for_model(shape)
     free = free_memory(device)
     number = min(NUMBER_BYTES[precision] for precision in open_precisions(config, device))
     kept = number * count_kept(shape, recompute=config.recompute) * task.tokens_per_batch

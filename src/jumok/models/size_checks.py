@@ -1,4 +1,4 @@
-"""Whether there is room for a model: its parameters, and the texts that it generates. Nothing is built here."""
+"""Refusal of models and texts that need more memory than there is, before anything is built."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ TEXT_BYTES = 2_000  # that Python keeps of a text that is generated, at least
 FAR = 100  # a config.json with this many times the parameters of the file is damaged
 
 
-def require_room(config: ModelConfig) -> None:
+def require_memory_for_model(config: ModelConfig) -> None:
     """Raise ConfigError if there is too little memory for a model."""
     parameters = count_parameters(config)
     numbers = 0 if torch.get_default_device().type == "meta" else parameters + count_constants(config)
@@ -23,7 +23,7 @@ def require_room(config: ModelConfig) -> None:
     require_memory(needed, tr("a model of {count} parameters", count=_count(parameters)))
 
 
-def require_room_to_write(config: ModelConfig, texts: int, at_once: int) -> None:
+def require_memory_for_texts(config: ModelConfig, texts: int, at_once: int) -> None:
     """Raise ConfigError if there is too little memory to generate this number of texts, some of them at once."""
     numbers = count_cached(config) * min(config.context_length, FIRST_ROOM) + config.vocab_size
     what = tr("generating {count} texts", count=_count(texts))
