@@ -218,7 +218,7 @@ def _merges(content: dict[str, Any]) -> list[tuple[str, str]]:
 
 
 def _sentencepiece(content: dict[str, Any], added: dict[str, TokenType], start: int | None) -> Vocabulary:
-    """Return a BPE of SentencePiece, such as that of Llama 2. Its algorithm takes the pair whose token has the best score."""
+    """Return a BPE of SentencePiece, as of Llama 2. Its algorithm takes the pair whose token has the best score."""
     tokens, unknown = _by_id(content), content["model"].get("unk_token")
     scores: dict[str, float] = {}
     for rank, pair in enumerate(_merges(content)):

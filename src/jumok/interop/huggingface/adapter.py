@@ -90,7 +90,7 @@ def to_stock_adapter(config: ModelConfig, factors: Mapping[str, Factors], whole:
 
 
 def _rows(config: ModelConfig) -> dict[str, Row] | None:
-    """Return the table of the stock class; None if there is no such class, or if an export changes more than the table says.
+    """Return the table of the stock class; None without such a class, or if an export changes more than the table says.
 
     An export may pad heads or reorder coordinates, which would change the factors of a matrix in another way.
     """
