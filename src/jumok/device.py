@@ -110,7 +110,7 @@ def describe_machine(device: torch.device) -> dict[str, Any]:
 
 
 def measure_machine(device: torch.device) -> dict[str, Any]:
-    """The machine and its speed, measured for a second or two.
+    """Measure the speed of the machine, for a second or two.
 
     Returns:
         The fields of `describe_machine`, versions among them; the number of cores that this process may use; GFLOP/s
@@ -226,7 +226,7 @@ def wait(device: torch.device) -> None:
 
 
 def seconds_of(work: Callable[[], object], device: torch.device) -> float:
-    """How long one call takes, until the device has finished."""
+    """Return how long one call takes, until the device has finished."""
     start = time.perf_counter()
     work()
     wait(device)

@@ -54,7 +54,7 @@ def require_private(path: Path) -> None:
 
 
 def require_writable(path: str | os.PathLike[str], example: str = "page.html") -> Path:
-    """The path, which a file may be written to.
+    """Return the path, if a file can be written to it.
 
     Args:
         example: a name of such a file, for the message.

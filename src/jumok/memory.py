@@ -60,7 +60,7 @@ def _free_of_system() -> int | None:
 
 
 def _facts(path: str) -> dict[str, int]:
-    """The numbers of a file of lines such as "MemFree:  1024 kB", by name."""
+    """Return the numbers of a file of lines such as "MemFree:  1024 kB", by name."""
     lines = (line.replace(":", " ").split() for line in Path(path).read_text(encoding="utf-8").splitlines())
     return {fields[0]: int(fields[1]) for fields in lines if len(fields) > 1 and fields[1].isdecimal()}
 

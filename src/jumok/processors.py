@@ -14,7 +14,7 @@ SAMPLES, SAMPLE_SECONDS = 5, 0.01
 
 
 def processors() -> int:
-    """The processors that this process may use, `os.process_cpu_count` of Python 3.13."""
+    """Return how many processors this process may use, as `os.process_cpu_count` of Python 3.13 does."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
@@ -36,9 +36,9 @@ def let_waiting_threads_sleep() -> bool:
 
 
 def other_running_threads() -> int:
-    """How many threads of the machine, other than this one, run or wait for a processor; 0 if it is not reported.
+    """Count the threads of the machine other than this one that run or wait for a processor; 0 if it is not reported.
 
-    The smallest of several samples.
+    The smallest of several samples counts.
     """
     samples = []
     for _ in range(SAMPLES):

@@ -65,7 +65,7 @@ def bench(size: str, device: str, as_json: bool, quiet: bool) -> None:
 
 @contextmanager
 def _started(size: str, device: str) -> Iterator[Trainer]:
-    """A run without validation and samples, in a folder that is removed afterwards."""
+    """Start a run without validation and samples, in a folder that is removed afterwards."""
     from tempfile import TemporaryDirectory
 
     from jumok.corpora import stories

@@ -129,12 +129,12 @@ class _SectionedOption(click.Option):
 
 
 def option(*names: str, section: str = "Options", **settings: Any) -> Callable[[Command], Command]:
-    """A click option under a heading."""
+    """Add a click option under a heading."""
     return click.option(*names, cls=_SectionedOption, section=section, **settings)
 
 
 def verification(function: Command) -> Command:
-    """The option --no-verify of verbs that read the parameters of a run, as the argument `verify`."""
+    """Add the option --no-verify of verbs that read the parameters of a run, as the argument `verify`."""
     return option(
         "--no-verify", "verify", is_flag=True, callback=lambda context, parameter, given: not given, section="Common",
         help="do not compare the SHA-256 of the parameters with config.json; saves a second per gigabyte",
@@ -142,7 +142,7 @@ def verification(function: Command) -> Command:
 
 
 def common(*, device: bool = True, seed: bool = False) -> Callable[[Command], Command]:
-    """The options that most verbs have."""
+    """Add the options that most verbs have."""
 
     def add(function: Command) -> Command:
         function = option("--quiet", is_flag=True, section="Common", help="show no progress and no notices")(function)

@@ -1,4 +1,4 @@
-"""What `jumok doctor` examines without a run: this installation and this machine.
+"""Examine this installation and this machine, for `jumok doctor` without a run.
 
 Each examination is a function that returns findings. One that fails for a reason that nobody foresaw becomes a finding
 itself, because this is the program for installations in which anything may be missing.
@@ -60,7 +60,7 @@ class Finding:
 
 
 def examine_installation() -> list[Finding]:
-    """The findings about this installation, none of which needs any other package than those of the command line."""
+    """Return the findings about this installation; none needs a package beyond those of the command line."""
     found: list[Finding] = []
     for name, look in (
         ("Python", _python),

@@ -16,7 +16,7 @@ LOOK_SECONDS = 1.0  # between two looks for a stop file
 
 
 def hangup() -> list[signal.Signals]:
-    """SIGHUP, which a process gets when its terminal is closed. Empty on Windows, and under nohup, which ignores it."""
+    """Return SIGHUP, which a process gets when its terminal is closed; [] on Windows, and under nohup, which ignores it."""
     number = getattr(signal, "SIGHUP", None)
     return [] if number is None or signal.getsignal(number) == signal.SIG_IGN else [number]
 
@@ -32,7 +32,7 @@ class Stoppable(Protocol):
 def stopping(
     training: Stoppable, say: Callable[[str], None], notice: str | None = None, *, stop_file: Path | None = None
 ) -> Iterator[None]:
-    """Within the block, Ctrl-C, SIGTERM and SIGHUP stop the training after its step; a second Ctrl-C ends it at once.
+    """Let Ctrl-C, SIGTERM and SIGHUP stop the training after its step; a second Ctrl-C ends it at once.
 
     torchrun passes the first Ctrl-C on to its processes, and sends SIGTERM after the second one.
 

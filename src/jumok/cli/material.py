@@ -1,4 +1,4 @@
-"""What a model is trained or evaluated on: texts and tables of the command line, and the built-in corpora."""
+"""Read what a model is trained or evaluated on: texts and tables of the command line, and the built-in corpora."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ COLUMN_NAMES = tuple(name for names in COLUMNS.values() for name in names)  # th
 
 
 def read_texts(texts: tuple[str, ...], reading: Mapping[str, Any]) -> Text:
-    """The texts of the command line as one. reading: encoding and column, or None for each."""
+    """Read the texts of the command line as one. reading: encoding and column, or None for each."""
     from jumok import text as reader
 
     return reader.read(texts, encoding=reading.get("encoding"), column=reading.get("column"))
@@ -30,7 +30,7 @@ def read_texts(texts: tuple[str, ...], reading: Mapping[str, Any]) -> Text:
 def read_material(
     task: str, texts: tuple[str, ...], reading: Mapping[str, Any], recorded: tuple[str, ...] = ()
 ) -> Text | Table:
-    """What a task reads: a text, or two columns of a table.
+    """Read what a task trains on: a text, or two columns of a table.
 
     Args:
         reading: any of READING and COLUMN_NAMES. recorded: the columns to read where `reading` names none.
@@ -47,7 +47,7 @@ def read_material(
 
 
 def recorded_columns(run: Path) -> tuple[str, ...]:
-    """The columns that the model of a run folder was trained on; () for a text and for a transformers model folder.
+    """Return the columns that the model of a run was trained on; () for a text and for a folder of transformers.
 
     Raises:
         RunError: there is no such folder.
@@ -60,7 +60,7 @@ def recorded_columns(run: Path) -> tuple[str, ...]:
 
 
 def built_in_material(task: str) -> Text | Table:
-    """What a task reads if no text is given.
+    """Make what a task trains on if no text is given.
 
     Raises:
         ConfigError: the task is classify, for which there is no corpus.
@@ -77,7 +77,7 @@ def built_in_material(task: str) -> Text | Table:
 
 
 def stories_text() -> Text:
-    """The built-in corpus of stories."""
+    """Write the built-in corpus of stories, as a text."""
     from jumok import text as reader
     from jumok.corpora import stories
 

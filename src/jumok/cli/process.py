@@ -13,7 +13,7 @@ IMPORTED = time.monotonic()
 
 
 def process_seconds() -> float:
-    """Wall-clock seconds since this process began, with the start of Python where the system reports it."""
+    """Return the wall-clock seconds since this process began, with the start of Python where the system reports it."""
     try:
         fields = Path("/proc/self/stat").read_text().rpartition(")")[2].split()  # the name before may hold blanks
         began = int(fields[19]) / os.sysconf("SC_CLK_TCK")  # field 22 of proc_pid_stat(5), in seconds since boot

@@ -245,7 +245,7 @@ def _sparse(pair: Callable[[int], Pair], digits: int, zeros: int, index: int) ->
 
 
 def _count(phrases: Sequence[str], index: int) -> Pair:
-    """Each phrase is a unit, or a noun and a unit separated by a space."""
+    """Count with a phrase, which is a unit, or a noun and a unit separated by a space."""
     phrase, number = divmod(index, 99)
     noun, space, unit = phrases[phrase].rpartition(" ")
     return f"{noun}{space}{number + 1}{unit}", f"{noun}{space}{read_counted(number + 1, unit)}"
@@ -296,7 +296,7 @@ def _seconds(index: int) -> Pair:
 
 
 def _clock(face: int, minute: int, second: int) -> Pair:
-    """Of 48 faces, the first 24 are the hours 0 to 23, the others the hours 1 to 12 with 오전 or 오후."""
+    """Tell a time by one of 48 faces: the hours 0 to 23, then the hours 1 to 12 with 오전 and with 오후."""
     half = ("", "", "오전 ", "오후 ")[face // 12]
     hour = face % 12 + 1 if half else face
     source = [f"{hour}시", f"{minute}분" if minute else "", f"{second}초" if second else ""]

@@ -42,7 +42,7 @@ def _write_header(file: IO[bytes], dtype: np.dtype[Any], count: int) -> None:
 
 
 def _read_header(path: Path) -> tuple[np.dtype[Any], int]:
-    """The type and the number of the ids of a file, of which only the header of jumok and of `numpy.save` is accepted.
+    """Return the type and the number of the ids of a file. Only the header of jumok and of `numpy.save` is accepted.
 
     `numpy.load` parses any Python literal there, and raises whatever its tokenizer does.
 
@@ -88,7 +88,7 @@ def require_count(path: Path, count: int, expected: int | None) -> None:
 
 
 def unreadable(path: Path, reason: object) -> RunError:
-    """The error for a file that is missing or damaged."""
+    """Return the error for a file that is missing or damaged."""
     return RunError(
         "{path}, the ids of the text, cannot be read ({reason}). {remedy}",
         path=path,

@@ -58,7 +58,7 @@ class ShardedIds:
 
 
 def _slice(shard: Ids, start: int, stop: int) -> Ids:
-    """Some ids of a shard. Many are read from its file: what was read of a map stays in the memory of the process."""
+    """Return some ids of a shard; many are read from its file, because a map keeps what was read of it in memory."""
     if stop - start < LONG or not isinstance(shard, np.memmap) or shard.filename is None:
         return shard[start:stop]
     offset = shard.offset + start * shard.itemsize
@@ -127,7 +127,7 @@ def write_shards(
 
 
 def _whole_shards(path: Path, about: dict[str, Any]) -> list[Shard]:
-    """The shards that an earlier start has left, up to the first one that is missing or damaged."""
+    """Return the shards that an earlier start has left, up to the first one that is missing or damaged."""
     try:
         content = parse_json(index_of(path).read_text(encoding="utf-8"))
         found = [Shard(**entry) for entry in content.pop("shards")]
@@ -186,7 +186,7 @@ def has_shards(folder: Path) -> bool:
 
 
 def index_of(path: Path) -> Path:
-    """The index of the shards that are named after a file."""
+    """Return the path of the index of the shards that are named after a file."""
     return path.with_suffix(".index.json")
 
 

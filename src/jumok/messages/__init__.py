@@ -36,7 +36,7 @@ _terminal: ContextVar[bool] = ContextVar("terminal", default=False)
 
 
 def tr(template: str, /, **values: object) -> str:
-    """A message in the current language, with its fields filled in. Without values, braces are plain characters."""
+    """Return a message in the current language with its fields filled in; without values, braces are characters."""
     if users_language() == "ko":
         template = catalogue().get(template, template)
     template = SETTING.sub(_setting, template)
@@ -69,7 +69,7 @@ def did_you_mean(given: str, known: Iterable[str], *, clause: bool = False) -> s
 
 
 def closest(given: str, known: Iterable[str]) -> str | None:
-    """The known word that is closest to `given`; None if none is close."""
+    """Return the known word that is closest to `given`; None if none is close."""
     return next(iter(difflib.get_close_matches(given, list(known), n=1)), None)
 
 
@@ -83,7 +83,7 @@ def _setting(match: re.Match[str]) -> str:
 
 @contextmanager
 def speaking(language: Language, *, terminal: bool = True) -> Iterator[None]:
-    """Within the block, messages are in this language. terminal: settings are named as command line options."""
+    """Speak this language in messages within the block. terminal: settings are named as command line options."""
     tokens = _language.set(language), _terminal.set(terminal)
     try:
         yield
@@ -116,7 +116,7 @@ def users_language() -> Language:
 
 
 def shell(*words: object) -> str:
-    """A command for the shell of this system. Words with blanks or special characters are quoted.
+    """Return a command for the shell of this system. Words with blanks or special characters are quoted.
 
     Characters that cannot be printed, such as bytes of a file name that is not UTF-8, are written in octal, as by `ls`.
     """
@@ -140,5 +140,5 @@ def _octal(character: str) -> str:
 
 @cache
 def catalogue() -> Mapping[str, str]:
-    """The Korean templates by their English ones."""
+    """Return the Korean templates by their English ones."""
     return tomllib.loads(resources.files(__name__).joinpath("ko.toml").read_text(encoding="utf-8"))

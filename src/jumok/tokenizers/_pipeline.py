@@ -185,7 +185,7 @@ def recognise(pipeline: HFTokenizer) -> str:
 
 
 def is_refusal(error: BaseException) -> bool:
-    """Whether the library refused its input: it raises bare Exception, or panics, which is no Exception."""
+    """Return whether the library refused its input: it raises bare Exception, or panics, which is no Exception."""
     return isinstance(error, Exception) or type(error).__name__ == "PanicException"
 
 

@@ -33,7 +33,7 @@ class Help(click.HelpFormatter):
         super().write_usage(prog, args, f"{tr('Usage:')} " if prefix is None else prefix)
 
     def getvalue(self) -> str:
-        """The text so far."""
+        """Return the text so far."""
         return super().getvalue().replace(FILLER, "")
 
 

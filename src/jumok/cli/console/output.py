@@ -34,7 +34,7 @@ def write(text: str, *, end: str = "\n") -> None:
 
 
 def named(characters: Sequence[str], most: int = 10) -> str:
-    """Characters for a message, invisible ones as code points: ₩, :, U+00A0 and 3 more."""
+    """Write characters for a message, invisible ones as code points: ₩, :, U+00A0 and 3 more."""
     shown = [char if char.isprintable() and not char.isspace() else f"U+{ord(char):04X}" for char in characters]
     if len(shown) <= most:
         return ", ".join(shown)
@@ -64,7 +64,7 @@ def _finite(value: Any) -> Any:
 
 
 def plain_floats(values: Mapping[str, Any], digits: int = 6) -> dict[str, Any]:
-    """The values with rounded numbers, and None for numbers that are not finite."""
+    """Return the values with rounded numbers, and None for numbers that are not finite."""
 
     def plain(value: Any) -> Any:
         if not isinstance(value, float):
