@@ -16,7 +16,7 @@ LOOK_SECONDS = 1.0  # between two looks for a stop file
 
 
 def hangup() -> list[signal.Signals]:
-    """Return SIGHUP, which a process gets when its terminal is closed; [] on Windows, and under nohup, which ignores it."""
+    """Return SIGHUP, sent when the terminal is closed; [] on Windows, and under nohup, which ignores it."""
     number = getattr(signal, "SIGHUP", None)
     return [] if number is None or signal.getsignal(number) == signal.SIG_IGN else [number]
 
