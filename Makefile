@@ -30,7 +30,7 @@ demo: $(READY)            ## train on the built-in corpus for two minutes, gener
 # Without cached bytecode each worker, and each process that a test starts, compiles everything again.
 unexport PYTHONDONTWRITEBYTECODE
 
-quick: $(READY)           ## run the quick tests, in about 80 seconds on two cores
+quick: $(READY)           ## run the quick tests, in about 45 seconds on two cores
 	$(BIN)/python -m pytest -q -n auto --dist worksteal -m "not slow and not long and not browser and not compile"
 
 test: $(READY)            ## run the test suite

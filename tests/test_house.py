@@ -315,6 +315,7 @@ def test_no_room_is_called_after_nothing() -> None:
     assert names.isdisjoint({"utils", "util", "common", "helpers", "misc", "manager"})
 
 
+@pytest.mark.slow
 def test_every_module_says_what_it_is_for() -> None:
     silent = [
         path.name
@@ -324,6 +325,7 @@ def test_every_module_says_what_it_is_for() -> None:
     assert silent == []
 
 
+@pytest.mark.slow
 def test_tests_assert_something() -> None:
     """A test without an assertion passes whatever the code does."""
     idle = []

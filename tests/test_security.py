@@ -244,6 +244,7 @@ def programs() -> Iterator[tuple[str, str]]:
             yield file.relative_to(ROOT).as_posix(), textwrap.dedent(block)
 
 
+@pytest.mark.slow
 def test_the_tree_keeps_the_rules() -> None:
     """The list of exceptions is exact: one that is needed no longer is an error, too."""
     found: dict[tuple[str, str], list[int]] = defaultdict(list)

@@ -624,6 +624,7 @@ def test_a_chapter_fits_a_terminal(chapter: Chapter, width: int) -> None:
             assert str(part.path) in text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("colour", [True, False])
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_code_is_never_broken(language: Language, colour: bool) -> None:
@@ -639,6 +640,7 @@ def test_code_is_never_broken(language: Language, colour: bool) -> None:
         assert [line for line in lines if f"{margin}{line}".rstrip() not in shown] == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_the_page_of_a_chapter_needs_nothing_but_itself(language: Language, tmp_path: Path) -> None:
     for chapter in [*written(language), ladder_page(language)]:

@@ -140,6 +140,7 @@ async def late(scope: Scope, receive: Receive, send: Send) -> None:
     await echo(scope, receive, send)
 
 
+@pytest.mark.slow
 def test_a_request_may_take_longer_than_its_head() -> None:
     with running(late, read_timeout=1) as server:
         assert server.ask(body=b"x").body == b"x"

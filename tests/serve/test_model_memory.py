@@ -104,6 +104,7 @@ def models(request: pytest.FixtureRequest, other: Path) -> Iterator[Callable[...
     return begin
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "quantize"), [*((kind, None) for kind in FOLDERS), ("run", "int8"), ("bfloat16", "int8")]
 )
@@ -118,6 +119,7 @@ def test_the_memory_of_a_model_is_foretold(
     assert found.size == pytest.approx(taken, rel=TOLERANCE), (found.size, taken)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["bfloat16", "float16-bin", "shards"])
 def test_narrow_files_do_not_exceed_the_memory_for_models(
     kind: str, models: Callable[..., Models], tmp_path: Path

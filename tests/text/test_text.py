@@ -131,7 +131,7 @@ TRICKY = st.text(
 )
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(st.lists(TRICKY, max_size=8))
 def test_composing_chunks_equals_composing_the_whole(chunks: list[str]) -> None:
     whole = unicodedata.normalize("NFC", "".join(chunks))
@@ -139,7 +139,7 @@ def test_composing_chunks_equals_composing_the_whole(chunks: list[str]) -> None:
         assert "".join(unicodedata.normalize("NFC", piece) for piece in pieces) == whole
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(TRICKY.filter(lambda s: s.strip() and "\0" not in s), st.integers(1, 9))
 def test_reading_in_tiny_blocks_equals_normalising_the_whole(string: str, block: int) -> None:
     data = io.BytesIO(string.encode())

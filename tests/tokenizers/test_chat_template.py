@@ -154,6 +154,7 @@ def test_a_token_in_pieces_is_refused(tmp_path: Path) -> None:
         chat.encode([{"role": "user", "content": "\ufdd0"}])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "template",
     [

@@ -97,6 +97,7 @@ def test_differences_are_those_of_a_table() -> None:
         assert _count_differences(a, b) == max(len(a), len(b)) - table[-1][-1]
 
 
+@pytest.mark.slow
 def test_a_part_of_a_text_and_a_long_one(tmp_path: Path) -> None:
     """Of a long text evenly spread blocks are compared, and the loss of all of it is estimated."""
     tokenizer = sentence_piece(byte_fallback=False)

@@ -41,6 +41,7 @@ def soon(monkeypatch: pytest.MonkeyPatch) -> None:
 # --- in a run ---------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_less_than_a_table_of_counts(start: Start, soon: None) -> None:
     found = rung(list(start(steps=30).run()))
     assert found.keys() == {"worse_than_baseline"}
@@ -135,6 +136,7 @@ def test_a_run_that_learns_rings_nothing(start: Start) -> None:
     assert rung(list(start(steps=240, eval_every=60, sample_tokens=0, **shape).run())) == {}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stop", [9, 19])
 def test_a_resumed_run_rings_the_same_alarms(stop: int, start: Start, tmp_path: Path, soon: None) -> None:
     """A resumed run knows which alarms have rung."""

@@ -177,6 +177,7 @@ def poem(tmp_path: Path) -> Callable[..., list[Event]]:
     return run
 
 
+@pytest.mark.slow
 def test_the_last_sample_is_of_the_kept_parameters(poem: Callable[..., list[Event]], tmp_path: Path) -> None:
     """The text shown was of the last step, and the parameters in the folder of another one, whose text is garbage."""
     events = poem()
@@ -192,6 +193,7 @@ def test_the_last_sample_is_of_the_kept_parameters(poem: Callable[..., list[Even
     assert "--keep last" in verdict.command
 
 
+@pytest.mark.slow
 def test_the_last_parameters_can_be_kept(poem: Callable[..., list[Event]], tmp_path: Path) -> None:
     events = poem(keep="last", patience=2)
     [verdict], [finish] = only(events, Verdict), only(events, Finish)
@@ -205,6 +207,7 @@ def test_the_last_parameters_can_be_kept(poem: Callable[..., list[Event]], tmp_p
     assert (only(events, Sample)[-1].step, only(events, Sample)[-1].kept) == (60, True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("keep", ["best", "last"])
 def test_a_resumed_run_keeps_the_same_and_says_the_same(keep: str, story_text: Text, tmp_path: Path) -> None:
     whole = list(tiny_run(tmp_path / "whole", story_text, keep=keep).run())
@@ -219,6 +222,7 @@ def test_a_resumed_run_keeps_the_same_and_says_the_same(keep: str, story_text: T
         assert (tmp_path / "whole" / name).read_bytes() == (tmp_path / "broken" / name).read_bytes()
 
 
+@pytest.mark.slow
 def test_the_suggested_command_keeps_the_last(poem: Callable[..., list[Event]], tmp_path: Path) -> None:
     [verdict] = only(poem(), Verdict)
     trainer = Trainer.resume(tmp_path / "run", steps=20, keep="last", device="cpu")

@@ -70,6 +70,7 @@ def written(folder: Path, slug: str, *replacements: tuple[str, str]) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_a_wrong_earlier_file_is_blamed_and_this_one_is_not(tmp_path: Path) -> None:
     """A broken 20_learned_positions.py was reported as a fault of a correct 24_gpt.py, which has no way to mend it."""
     written(tmp_path, "layer_norm")
@@ -94,6 +95,7 @@ def test_two_wrong_earlier_files_are_both_named(tmp_path: Path) -> None:
     assert all(path.name in verdict["faults"][0]["words"]["en"] for path in broken)
 
 
+@pytest.mark.slow
 def test_an_earlier_file_that_cannot_run_is_named(tmp_path: Path) -> None:
     broken = written(tmp_path, "learned_positions", ("class LearnedPositions", "1 / 0\n\n\nclass LearnedPositions"))
     verdict = judge(written(tmp_path, "gpt"), "gpt")
@@ -154,6 +156,7 @@ def test_a_file_that_cannot_be_read_is_explained_once(tmp_path: Path) -> None:
         assert [fault["mistake"] for fault in verdict["faults"]] == ["empty-file" if not content else "syntax"]
 
 
+@pytest.mark.slow
 def test_a_wrong_file_that_another_one_uses_is_blamed_alone(tmp_path: Path) -> None:
     """With jumok's solution in the place of what uses it, it was not reached, and all files were named."""
     written(tmp_path, "block")

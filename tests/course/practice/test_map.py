@@ -70,6 +70,7 @@ def test_the_folder_of_the_reader_gets_the_map(tmp_path: Path) -> None:
     assert 'class="b on"' not in done
 
 
+@pytest.mark.slow
 def test_the_commands_keep_the_map(jumok: Jumok) -> None:
     """`practice` writes it, and `check` draws it again after an exercise is right."""
     course = jumok("learn", "practice", "--json").json

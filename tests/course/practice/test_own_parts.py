@@ -198,6 +198,7 @@ def test_a_short_text_is_refused(tmp_path: Path) -> None:
         Comparison(read_part(written(tmp_path, HEAD)), material_of("짧은 글\n", ()))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("when", ["before", "during the first", "after the first"])
 def test_a_stop_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, when: str) -> None:
     """Whenever it is asked for: no second training, and no folder is left."""
