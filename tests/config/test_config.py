@@ -66,61 +66,34 @@ BAD_SHAPES: list[tuple[dict[str, Any], str]] = [
     ({"activation": "gelu"}, "activation='gelu' is not known; choose from silu."),
     ({"family": "classic", "activation": "silu"}, "choose from gelu, relu."),
     ({"n_layer": 0}, "n_layer=0 is out of range: it must be between 1 and 10,000."),
-    ({"n_layer": -1}, "n_layer=-1 is out of range"),
-    ({"vocab_size": 0}, "vocab_size=0 is out of range"),
-    ({"context_length": 0}, "context_length=0 is out of range"),
-    ({"n_head": 0}, "n_head=0 is out of range"),
-    ({"n_kv_head": 0}, "n_kv_head=0 is out of range"),
     ({"head_dim": -2}, "head_dim=-2 is out of range"),
-    ({"mlp_width": 0}, "mlp_width=0 is out of range"),
     ({"dropout": 1.0}, "dropout=1.0 is out of range: it must be between 0 and 0.95."),
-    ({"dropout": -0.1}, "dropout=-0.1"),
     ({"dropout": math.nan}, "dropout=nan"),
     ({"attention_dropout": 1.5}, "attention_dropout=1.5"),
-    ({"norm_eps": -1e-6}, "norm_eps=-1e-06"),
     ({"rope_theta": math.inf}, "rope_theta=inf is out of range: it must be between 1 and 1e+12."),
     ({"n_layer": 2.5}, "n_layer=2.5 is of type float; it must be of type int."),
     ({"n_layer": True}, "n_layer=True is of type bool"),
     ({"n_layer": None}, "n_layer=None is of type NoneType"),
     ({"n_layer": "4"}, "n_layer='4' is of type str"),
     ({"tie_embeddings": 1}, "tie_embeddings=1 is of type int; it must be of type bool."),
-    ({"family": 5}, "family=5 is of type int"),
 ]
 
 BAD_TRAINING: list[tuple[dict[str, Any], str]] = [
     ({"steps": -5}, "steps=-5 is out of range: it must be between 1 and 1,000,000,000."),
-    ({"steps": 0}, "steps=0"),
     ({"steps": 10.5}, "steps=10.5 is of type float"),
     ({"steps": 10, "minutes": 5.0}, "steps=10 and minutes=5 were both given; give one of them."),
     ({"minutes": 0.0}, "minutes=0.0 is out of range: it must be more than 0"),
-    ({"minutes": -1.0}, "minutes=-1.0"),
     ({"minutes": math.inf}, "minutes=inf"),
     ({"minutes": math.nan}, "minutes=nan"),
     ({"batch_size": 0}, "batch_size=0"),
-    ({"accumulate": 0}, "accumulate=0"),
     ({"optimizer": "adam"}, "optimizer='adam' is not known; choose from muon, adamw. Did you mean 'adamw'?"),
     ({"schedule": "cosin"}, "Did you mean 'cosine'?"),
     ({"precision": "bf16"}, "precision='bf16' is not known; choose from auto, float32, bfloat16."),
-    ({"compile": "yes"}, "choose from auto, on, off"),
-    ({"learning_rate": -1.0}, "learning_rate=-1.0"),
     ({"learning_rate": math.inf}, "learning_rate=inf is out of range: it must be between 0 and 1,000."),
-    ({"learning_rate": math.nan}, "learning_rate=nan"),
     ({"learning_rate": "fast"}, "learning_rate='fast' is of type str; it must be of type float."),
-    ({"matrix_learning_rate": -0.1}, "matrix_learning_rate=-0.1"),
-    ({"weight_decay": -0.1}, "weight_decay=-0.1"),
-    ({"clip": -1.0}, "clip=-1.0"),
     ({"final_rate": 1.5}, "final_rate=1.5 is out of range: it must be between 0 and 1."),
-    ({"warmup": -0.1}, "warmup=-0.1"),
     ({"beta1": 1.0}, "beta1=1.0"),
-    ({"beta2": 1.0}, "beta2=1.0"),
-    ({"momentum": 1.0}, "momentum=1.0"),
     ({"val": 1.0}, "val=1.0 is out of range: it must be between 0 and 0.9."),
-    ({"val": -0.1}, "val=-0.1"),
-    ({"eval_every": -1}, "eval_every=-1"),
-    ({"patience": -1}, "patience=-1"),
-    ({"sample_tokens": -1}, "sample_tokens=-1"),
-    ({"save_every": -1.0}, "save_every=-1.0"),
-    ({"seed": -1}, "seed=-1"),
     ({"seed": 2**31}, "seed=2147483648"),
     ({"schedule": "invsqrt", "warmup": 0.0}, "schedule='invsqrt' with warmup=0 would keep the learning rate at zero"),
 ]
@@ -158,7 +131,7 @@ def test_classic_defaults() -> None:
     assert (c.head_dim, c.n_kv_head, c.activation, c.norm_eps, c.mlp_width) == (64, 4, "gelu", 1e-5, 1024)
 
 
-@pytest.mark.parametrize("n_embd", range(64, 1025, 64))
+@pytest.mark.parametrize("n_embd", [64, 192, 320, 1024])
 def test_the_modern_mlp_costs_what_the_classic_one_does(n_embd: int) -> None:
     width = GPTConfig(vocab_size=10, n_embd=n_embd).mlp_width
     assert width % 64 == 0

@@ -25,7 +25,7 @@ from jumok.config import BERTConfig, GPTConfig, PoolingKind
 from jumok.config.features import TRANSFORMERS, kind_name, obstacle
 from jumok.errors import ConfigError, JumokError, RunError, TextError
 from jumok.inference.classify import class_logits, predict
-from jumok.interop.huggingface import from_hf, to_hf
+from jumok.interop.huggingface import to_hf
 from jumok.models import Model, build
 from jumok.models.bert import BERT
 from jumok.models.gpt import GPT
@@ -168,29 +168,6 @@ def test_labels_are_different_names():
 # --- stock classes ----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("kind", "pooling"), [("modern", "last"), ("classic", "last"), ("bert", "first")])
-@torch.no_grad()
-def test_a_classifier_leaves_and_comes_back(kind: str, pooling: PoolingKind, tmp_path: Path):
-    """Stock code gets the same logits of the same texts, in a batch with filling, with its own tokenizer; and back."""
-    model = classifier(kind, pooling)
-    to_hf(model, tmp_path / "out")
-    stock = AutoModelForSequenceClassification.from_pretrained(tmp_path / "out", dtype=torch.float64).eval()
-    tokenizer = AutoTokenizer.from_pretrained(tmp_path / "out")
-    texts = ["이 영화는 재미있어요.", "지루해요", "저"]
-    inputs = tokenizer(texts, padding=True, return_tensors="pt")
-    logits = stock(**inputs).logits
-    found = torch.tensor([list(one.probabilities.values()) for one in predict(model, texts)])
-    torch.testing.assert_close(logits.softmax(1).float(), found, rtol=0, atol=1e-6)
-    lengths = inputs["attention_mask"].sum(1)
-    torch.testing.assert_close(class_logits(model, inputs["input_ids"], lengths), logits, rtol=0, atol=1e-9)
-    assert stock.config.id2label == dict(enumerate(LABELS))
-    again = from_hf(tmp_path / "out")
-    assert again.config.labels == LABELS  # type: ignore[union-attr]
-    torch.testing.assert_close(
-        class_logits(again, inputs["input_ids"], lengths), logits, rtol=0, atol=1e-9  # type: ignore[arg-type]
-    )  # fmt: skip
-
-
 def test_what_cannot_leave_says_so_at_the_start(start_run: Start):
     """The mean was refused by `jumok convert` at the very end of the work."""
     found = [notice for notice in start_run(pooling="mean").notices if "jumok convert" in notice]
@@ -292,11 +269,6 @@ def test_other_material_is_an_error(start_run: Start):
 def test_a_context_without_room_is_an_error(start_run: Start):
     with pytest.raises(ConfigError, match="context_length=2 has no room"):
         start_run(kind=BERTConfig, context_length=2)
-
-
-def test_a_bert_predicts_no_next_token(start_run: Start):
-    with pytest.raises(ConfigError, match=r"lm_weight=0\.5"):
-        start_run(kind=BERTConfig, lm_weight=0.5)
 
 
 # --- the run ----------------------------------------------------------------------------------------------------------
@@ -553,13 +525,6 @@ def test_a_confusion_is_drawn_for_few_and_for_many_classes(classes: int, tmp_pat
     width, height = int.from_bytes(content[16:20]), int.from_bytes(content[20:24])
     assert content.startswith(b"\x89PNG")
     assert height < width < 1500
-
-
-@pytest.mark.slow
-def test_another_confusion_is_another_picture(tmp_path: Path) -> None:
-    for name, counts in (("a.png", [[3, 1], [0, 4]]), ("b.png", [[2, 2], [0, 4]])):
-        draw_confusion(counts, ["가", "나나나나"], tmp_path / name)
-    assert (tmp_path / "a.png").read_bytes() != (tmp_path / "b.png").read_bytes()
 
 
 def test_token_dropout_leaves_out_a_share_and_keeps_order_and_frame() -> None:

@@ -15,7 +15,6 @@ import pytest
 import torch
 from torch import Tensor
 from torch.nn import functional as F
-from transformers import AutoModelForMaskedLM, AutoTokenizer
 
 import jumok
 from conftest import TINY
@@ -97,13 +96,6 @@ def test_a_batch_is_its_number_and_the_seed(begin: Start) -> None:
         assert not torch.equal(first[1], other[1])
 
 
-def test_masks_differ_from_pass_to_pass(begin: Start) -> None:
-    """One window, seen again and again, is asked for another of its tokens each time."""
-    task = task_of(begin(batch_size=1, text=reader.from_string(SENTENCE * 2), val=0.0))
-    places = {tuple(task.batch(number)[1][0].tolist()) for number in range(20)}
-    assert len(places) > 10
-
-
 def test_what_a_batch_holds(begin: Start) -> None:
     trainer = begin(batch_size=8)
     task, special = task_of(trainer), task_of(trainer).tokenizer.special_tokens
@@ -136,14 +128,6 @@ def test_eighty_ten_ten(begin: Start) -> None:
     replaced = shown[(shown != mask) & (shown != targets)]
     assert set(replaced.tolist()).isdisjoint(task.tokenizer.special_tokens.values())
     assert len(set(replaced.tolist())) > 100  # drawn from all
-
-
-def test_each_token_is_hidden_as_often(begin: Start) -> None:
-    task = task_of(begin(batch_size=64))
-    places = torch.cat([task.batch(number)[1] for number in range(50)])
-    counts = torch.bincount(places.flatten(), minlength=18)[1:17]
-    mean = places.numel() / 16
-    assert (counts - mean).abs().max() < 4.5 * math.sqrt(mean)
 
 
 @pytest.mark.parametrize("rate", [0.01, 0.15, 0.5, 1.0])
@@ -574,33 +558,7 @@ def test_it_begins_with_a_stock_encoder(begin: Start, tmp_path: Path) -> None:
 # --- leaving ---
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", ["char", "jamo", "bpe"])
-def test_a_run_leaves_for_stock_code(begin: Start, tmp_path: Path, kind: str) -> None:
-    """BertForMaskedLM gives the same logits, and AutoTokenizer the same ids with [CLS], [SEP] and [MASK]."""
-    assert losses(list(begin(tokenizer=kind, steps=2, sample_tokens=0, eval_every=100).run()))
-    model = jumok.load(tmp_path / "run", kind=BERT)
-    words = model.tokenizer
-    assert words is not None
-    to_hf(model, tmp_path / "stock")
-    stock = AutoModelForMaskedLM.from_pretrained(tmp_path / "stock").eval()
-    tokenizer = AutoTokenizer.from_pretrained(tmp_path / "stock")
-    special = words.special_tokens
-    assert (tokenizer.mask_token, tokenizer.mask_token_id) == ("[MASK]", special["[MASK]"])
-    assert tokenizer.pad_token_id == special["[PAD]"]
-    ids = tokenizer("벼리는[MASK]숲", return_tensors="pt")["input_ids"]
-    parts = [words.encode(part).tolist() for part in ("벼리는", "숲")]
-    assert ids[0].tolist() == [special["[CLS]"], *parts[0], special["[MASK]"], *parts[1], special["[SEP]"]]
-    ids = ids[:, :18]
-    torch.testing.assert_close(model.mlm_logits(model(ids)), stock(ids).logits, rtol=0, atol=1e-5)
-
-
 # --- what it does not take ---
-
-
-def test_a_rate_of_nothing(begin: Start) -> None:
-    with pytest.raises(ConfigError, match="mask_rate=0 hides nothing"):
-        begin(mask_rate=0.0)
 
 
 def test_a_tokenizer_that_cannot_mask(begin: Start, tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from transformers import AutoTokenizer, BartForConditionalGeneration, MarianMTMo
 
 import jumok
 from jumok.config import EncoderDecoderConfig, TrainConfig, from_dict
-from jumok.errors import ConfigError, ResumeError, RunError, TextError, TokenizerError
+from jumok.errors import ResumeError, RunError, TextError, TokenizerError
 from jumok.evaluation.seq2seq import evaluate_pairs, target_losses
 from jumok.inference.answer import answer
 from jumok.interop.huggingface import to_hf
@@ -366,13 +366,6 @@ def test_a_published_marian_goes_on_without_a_bos(begin: Callable[..., Trainer],
     to_hf(model, tmp_path / "published")
     config = model_of(begin("next", init=tmp_path / "published")).config
     assert {name: getattr(config, name) for name in ids} == ids
-
-
-def test_a_task_that_is_not_known_is_named(begin: Callable[..., Trainer], tmp_path: Path) -> None:
-    """It came as a KeyError."""
-    with pytest.raises(ConfigError, match=r"task='seq3seq' is not known; .* Did you mean 'seq2seq'\?"):
-        begin(task="seq3seq")
-    assert not (tmp_path / "run").exists()
 
 
 def test_the_columns_are_recorded_under_the_names_that_the_table_gave_them(begin: Callable[..., Trainer]) -> None:

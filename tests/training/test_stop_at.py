@@ -11,7 +11,6 @@ import pytest
 import torch
 
 import jumok
-from jumok.config import TrainConfig
 from jumok.errors import ConfigError, JumokError, ResumeError
 from jumok.models.gpt import GPT
 from jumok.runs.checkpoints import Checkpoint
@@ -328,7 +327,3 @@ def test_goals_know_their_direction() -> None:
     assert share.shortfall({"right": 0.75}) == 0.25
     with pytest.raises(ConfigError, match="a share of right answers, more than 0 and at most 1"):
         share.require(83.0)
-
-
-def test_no_goal_is_the_default() -> None:
-    assert TrainConfig().stop_at is None

@@ -417,8 +417,9 @@ def test_minutes_end_with_a_finished_schedule(start: Start, monkeypatch: pytest.
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seconds", [0.05, 0.7, 1.1, 2.0])
-@pytest.mark.parametrize("schedule", ["linear", "cosine", "constant", "invsqrt"])
+@pytest.mark.parametrize(
+    ("schedule", "seconds"), [("linear", 0.05), ("cosine", 0.7), ("constant", 1.1), ("invsqrt", 2.0)]
+)
 def test_each_step_has_a_rate(
     start: Start, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, schedule: str, seconds: float
 ) -> None:

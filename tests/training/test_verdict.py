@@ -17,11 +17,9 @@ import jumok
 from conftest import Jumok, tiny_run
 from jumok.cli.train import train as command
 from jumok.errors import TrainingError
-from jumok.messages import speaking
 from jumok.runs.events import Eval, Event, Finish, Notice, Sample, Verdict
 from jumok.runs.folder import RunFolder
 from jumok.text import Text, from_rows, from_string
-from jumok.training import verdict
 from jumok.training.tasks.task import Baseline, error_of_share
 from jumok.training.trainer import Trainer
 from jumok.training.verdict import judge
@@ -257,16 +255,6 @@ def test_the_terminal_tells_it_in_two_languages(jumok: Jumok, tmp_path: Path, mo
     assert line.keys() == {"event", "step", "kind", "numbers"}
     monkeypatch.setenv("JUMOK_LANG", "ko")
     assert "너무 짧음: 2스텝으로는 부족합니다." in jumok("train", "poem.txt", *options).err
-
-
-def test_every_kind_has_a_korean_text(start: Start) -> None:
-    trainer = start(steps=1)
-    list(trainer.run())
-    numbers = {"steps": 1, "kept_step": 1, "best_step": 1, "found": 3.0, "baseline": 2.0}
-    for kind in ("learned", "reached", "stopped_early", "overfitted", "too_short", "nothing_learned", "diverged"):
-        with speaking("ko"):
-            text = verdict._text(kind, trainer.begun, numbers, trainer.task.baseline)
-        assert not any(word in text for word in ("the ", "steps", "Held"))
 
 
 def test_a_figure_within_its_noise_is_not_better() -> None:
