@@ -44,8 +44,9 @@ import llama
 from jumok import text as reader
 from jumok.corpora import stories
 from jumok.errors import JumokError, TextError
-from jumok.inference.matrices import Quantization
-from jumok.inference.packed import PackedGPT, can_pack
+from jumok.inference.engine import make_slots
+from jumok.inference.native.parameters import can_run
+from jumok.inference.slots import Chunk, Quantization
 from jumok.interop.huggingface import convert as hf
 from jumok.models.gpt import GPT
 from llama import Llama
@@ -266,10 +267,10 @@ def nats_per_char(model: GPT, text: str, quantize: Quantization | None) -> tuple
         raise TextError(f"a text of {len(ids)} tokens leaves none to predict; give a longer one.")
     rows = min(ROWS, len(ids) // width)
     windows = torch.tensor(ids[-rows * width :].tolist()).view(rows, width)
-    packed, cache = PackedGPT(model, rows, quantize), model.new_cache(rows)
-    nats = 0.0
+    slots, nats = make_slots(model, rows, quantize, cache=True, build=True), 0.0
     for place in range(width - 1):
-        logits = packed.logits(windows[:, place], cache).double()  # (R, V)
+        chunks = [Chunk(row, place, [token]) for row, token in enumerate(windows[:, place].tolist())]
+        logits = slots.read(chunks).double()  # (R, V)
         nats -= float(logits.log_softmax(-1).gather(1, windows[:, place + 1, None]).sum())
     chars = sum(len(model.tokenizer.decode(row[1:].tolist())) for row in windows)
     return nats / chars, rows * width
@@ -367,7 +368,7 @@ def main() -> None:
         print(
             f"{c.family}, {c.n_layer} layers, width {c.n_embd}, {c.n_head} heads, {c.vocab_size:,} ids, context "
             f"{c.context_length:,}, {model.parameter_count() / 1e6:.1f} M parameters"
-            f"{'' if can_pack(model) else '; written by the model itself, without packed matrices'}"
+            f"{'' if can_run(model) else '; the C++ step does not compute it'}"
         )
         parts = {"ids": same_ids, "single": single, "streams": streams, "cold": cold, "int8": int8}
         for part in options.part or PARTS:

@@ -25,9 +25,9 @@ from jumok.config import GPTConfig
 from jumok.errors import ConfigError, JumokError, TokenizerError
 from jumok.inference.engine import Engine
 from jumok.inference.generate import generate, stream, write_all
-from jumok.inference.packed import PackedGPT
 from jumok.inference.requests import Request
 from jumok.inference.sampling import Sampling, drawn, filtered, keep_min_p, keep_top_k, keep_top_p, penalised
+from jumok.inference.torch_step import TorchStep
 from jumok.models.gpt import GPT
 from jumok.models.special_ids import start_ids
 from jumok.text.hangul import nfc
@@ -603,16 +603,16 @@ def test_each_sample_stops_by_itself():
 def test_a_sample_that_has_stopped_is_computed_no_more(monkeypatch: pytest.MonkeyPatch):
     """Samples that had met their stop string went on until the last one did."""
     rows: list[int] = []
-    logits = PackedGPT.logits
+    logits = TorchStep.logits
 
-    def counting(self: PackedGPT, ids: Tensor, *more: Any) -> Tensor:
+    def counting(self: TorchStep, ids: Tensor, *more: Any) -> Tensor:
         rows.append(len(ids))
         return logits(self, ids, *more)
 
     model = tiny()
     plain = generate(model, "나", samples=6, seed=1, tokens=40, temperature=2)
     mark = nfc(plain[0].text)[3]
-    monkeypatch.setattr(PackedGPT, "logits", counting)
+    monkeypatch.setattr(TorchStep, "logits", counting)
     stopped = generate(model, "나", samples=6, seed=1, tokens=40, temperature=2, stop=[mark])
     assert len({one.tokens for one in stopped}) > 1
     assert rows == [sum(one.tokens > step for one in stopped) for step in range(max(one.tokens for one in stopped))]

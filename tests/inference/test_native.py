@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import test_packed
+import test_torch_step
 import torch
 from torch import Tensor, nn
 
@@ -34,11 +34,11 @@ pytestmark = pytest.mark.compile
 
 V = 73  # no whole number of panels
 CONTEXT = 90  # no whole number of blocks
-SHAPES = {**test_packed.SHAPES, "wider-heads": {"head_dim": 34, "n_embd": 52, "mlp_width": 70}}
+SHAPES = {**test_torch_step.SHAPES, "wider-heads": {"head_dim": 34, "n_embd": 52, "mlp_width": 70}}
 for tokens in (15, 16, 17):  # about a block
     SHAPES[f"sliding-{tokens}"] = {"architecture": "Mistral", "sliding_window": tokens}
 SHAPES["sliding-blocks"] = {**SHAPES["qwen2-one-sliding"], "sliding_window": 37, "n_kv_head": 2}
-SPLIT = ("shared-keys", "classic", "wider-heads", "neox", "sliding-blocks")
+SPLIT = ("shared-keys", "wider-heads", "sliding-blocks")
 each_shape = pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES.keys())
 
 
@@ -62,7 +62,7 @@ def tiny(seed: int = 0, **changes: Any) -> GPT:
     """A small model with random weights, norms and biases included."""
     torch.manual_seed(seed)
     shape = {"context_length": CONTEXT, "n_layer": 2, "n_head": 4, "n_embd": 32, **changes}
-    model = GPT(test_packed.config_of(vocab_size=V, **shape)).eval()
+    model = GPT(test_torch_step.config_of(vocab_size=V, **shape)).eval()
     for name, parameter in model.named_parameters():
         nn.init.normal_(parameter, mean=1.0 if "norm" in name and name.endswith("weight") else 0.0, std=0.3)
     return model
@@ -149,13 +149,13 @@ def test_rounded_matrices_give_close_logits(shape: dict[str, Any], kind: Kind, b
     assert 1e-4 < error < bound
 
 
-@pytest.mark.parametrize("shape", test_packed.VARIANTS.values(), ids=test_packed.VARIANTS.keys())
+@pytest.mark.parametrize("shape", test_torch_step.VARIANTS.values(), ids=test_torch_step.VARIANTS.keys())
 def test_an_engine_writes_what_the_model_does(shape: dict[str, Any]):
     """Texts of different lengths at once, whose windows move several times."""
     model = tiny(**{**shape, "context_length": 12})
     assert isinstance(Engine(model, 1)._slots, NativeSlots)
     prompts = [some_ids(length, length) for length in (1, 5, 12, 30)]
-    assert test_packed.written(model, prompts, 20) == test_packed.written(model, prompts, 20, cache=False)
+    assert test_torch_step.written(model, prompts, 20) == test_torch_step.written(model, prompts, 20, cache=False)
 
 
 def test_int8_takes_rows_of_zeros_and_of_very_different_sizes():

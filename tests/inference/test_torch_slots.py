@@ -12,10 +12,9 @@ import torch
 from torch import Tensor, nn
 
 from jumok.config import EncoderDecoderConfig, GPTConfig, RungConfig
-from jumok.errors import ConfigError
-from jumok.inference.packed import PackedGPT, can_pack
 from jumok.inference.slots import Chunk, Slots
 from jumok.inference.torch_slots import AnswerSlots, TorchSlots, WindowSlots
+from jumok.inference.torch_step import TorchStep, can_replace
 from jumok.models.encoder_decoder import EncoderDecoder
 from jumok.models.gpt import GPT
 from jumok.models.rung import Rung
@@ -125,7 +124,7 @@ def come_and_go(slots: Slots, number: int, check: Callable[[int, list[int], Tens
 def test_texts_that_come_and_go_are_as_alone(shape: dict[str, Any], plain: bool):
     """RMSNorm of the modern family has float32 statistics, in which a rounding shows."""
     model = tiny(plain=plain, **shape)
-    assert can_pack(model) is plain
+    assert can_replace(model) is plain
     exact = 1e-10 if model.config.family == "classic" else 1e-6
     number = come_and_go(TorchSlots(model, 5), 5, lambda _, text, found: close(found, alone(model, text), exact))
     assert number > 60
@@ -206,9 +205,9 @@ def test_a_text_without_finite_logits_fails_alone(plain: bool):
 def test_each_step_computes_the_texts_that_are_read_and_no_others(monkeypatch: pytest.MonkeyPatch):
     """Others stay in their slots, or have left; and a long text is read once."""
     taken, fed = [], []
-    logits, hidden = PackedGPT.logits, GPT.hidden
+    logits, hidden = TorchStep.logits, GPT.hidden
 
-    def counting(self: PackedGPT, ids: Tensor, cache: KVCache) -> Tensor:
+    def counting(self: TorchStep, ids: Tensor, cache: KVCache) -> Tensor:
         taken.append(len(ids))
         return logits(self, ids, cache)
 
@@ -216,7 +215,7 @@ def test_each_step_computes_the_texts_that_are_read_and_no_others(monkeypatch: p
         fed.append(tuple(ids.shape))
         return hidden(self, ids, cache)
 
-    monkeypatch.setattr(PackedGPT, "logits", counting)
+    monkeypatch.setattr(TorchStep, "logits", counting)
     monkeypatch.setattr(GPT, "hidden", watching)
     slots = TorchSlots(tiny(), 4)
     slots.read([Chunk(slot, 0, [1, 2, slot]) for slot in range(4)])
@@ -227,25 +226,6 @@ def test_each_step_computes_the_texts_that_are_read_and_no_others(monkeypatch: p
     slots.read([Chunk(1, 4, [6]), Chunk(2, 3, [1, 2, 3])])
     assert taken == [4, 3, 2, 2]
     assert fed == [(4, 2), (1, 2)]  # those that begin in one batch
-
-
-# --- 8 bits ---
-
-
-def test_int8_logits_are_close_whatever_the_company():
-    """About two digits are left; a wrong scale or a wrong row would leave none."""
-    model = tiny(torch.float32, n_embd=64, head_dim=16)
-
-    def check(_: int, text: list[int], found: Tensor) -> None:
-        wanted = alone(model, text)
-        assert float((found - wanted).norm() / wanted.norm()) < 0.1
-
-    assert come_and_go(TorchSlots(model, 4, quantize="int8"), 4, check) > 50
-
-
-def test_int8_needs_a_model_that_can_be_packed():
-    with pytest.raises(ConfigError, match="quantize='int8' is for a plain GPT in float32 on the CPU"):
-        TorchSlots(tiny(plain=False), 1, quantize="int8")
 
 
 # --- GPU ---

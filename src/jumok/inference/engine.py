@@ -18,16 +18,15 @@ from torch import Tensor
 from jumok.config import GPTConfig, ModelConfig, count_constants, count_parameters, matrices, stacks
 from jumok.config.features import changes_angles
 from jumok.errors import ConfigError
-from jumok.inference.matrices import Quantization
 from jumok.inference.native.build import library, why_not
 from jumok.inference.native.parameters import can_run, native_model
 from jumok.inference.native.slots import NativeSlots
-from jumok.inference.packed import hooks_of
 from jumok.inference.requests import Drawn, Request
 from jumok.inference.rules import NextIdRules
 from jumok.inference.sampling import drawn, filtered
-from jumok.inference.slots import Chunk, Slots
-from jumok.inference.torch_slots import AnswerSlots, TorchSlots, WindowSlots, cannot_quantize
+from jumok.inference.slots import Chunk, Quantization, Slots
+from jumok.inference.torch_slots import AnswerSlots, TorchSlots, WindowSlots
+from jumok.inference.torch_step import hooks_of
 from jumok.inference.window import window_start
 from jumok.inference.writer import Continuation
 from jumok.models.checks import finite_rows
@@ -48,7 +47,7 @@ class Engine:
     Args:
         model: a GPT or an EncoderDecoder. Its tokenizer makes the texts; without one there are only ids.
         slots: the most texts at a time.
-        quantize: "int8" rounds the matrices to 8 bits, "bfloat16" to 16; the latter needs the native step.
+        quantize: "int8" rounds the matrices to 8 bits, "bfloat16" to 16; both need the native step.
         cache: keep keys and values; without them the texts are the same, and take longer.
         build: compile the native step if this machine can and has not yet.
 
@@ -57,7 +56,7 @@ class Engine:
         read, reused: ids of prompts that the model has read, and whose keys and values were there already.
 
     Raises:
-        ConfigError: quantised matrices where the model cannot be packed.
+        ConfigError: quantised matrices where the native step does not compute the model.
     """
 
     def __init__(
@@ -72,7 +71,7 @@ class Engine:
         self.active: list[_Place] = []
         self.read = self.reused = 0
         self._model = model
-        self._slots = _make_slots(model, slots, quantize, cache, build)
+        self._slots = make_slots(model, slots, quantize, cache, build)
         self._windows = self._slots if isinstance(self._slots, WindowSlots) else None
         if isinstance(model, GPT) and self._windows is None:
             self._windows = WindowSlots(model, slots)
@@ -270,19 +269,27 @@ class Engine:
                 _choose_alike(some, alike)
 
 
-def _make_slots(
+def make_slots(
     model: GPT | EncoderDecoder, slots: int, quantize: Quantization | None, cache: bool, build: bool
 ) -> Slots:
-    """The fastest slots for a model on its device."""
+    """Return the fastest slots for a model on its device.
+
+    Raises:
+        ConfigError: quantised matrices where the native step does not compute the model.
+    """
     if isinstance(model, EncoderDecoder):
         return AnswerSlots(model, slots, cache=cache)
-    if not cache or changes_angles(model.config):
-        if quantize is not None:
-            raise cannot_quantize(quantize)
-        return WindowSlots(model, slots)
-    if can_run(model) and library(build or quantize == "bfloat16"):
+    keeps = cache and not changes_angles(model.config)
+    if keeps and can_run(model) and library(build or quantize is not None):
         return NativeSlots(native_model(model, quantize or "float32"), slots)
-    return TorchSlots(model, slots, quantize)
+    if quantize is not None:
+        raise ConfigError(
+            "quantize={quantize!r} is computed by the C++ step, which needs a C++ compiler and a plain GPT in float32 "
+            "on the CPU, with a cache and without hooks, and is off if JUMOK_NATIVE=0 is set; leave it out, or move "
+            "the model there: model.float().cpu().",
+            quantize=quantize,
+        )
+    return TorchSlots(model, slots) if keeps else WindowSlots(model, slots)
 
 
 def packed_bytes(config: ModelConfig, dtype: torch.dtype, device: str, quantize: Quantization | None) -> int:
@@ -297,12 +304,11 @@ def packed_bytes(config: ModelConfig, dtype: torch.dtype, device: str, quantize:
         return 0
     head = config.vocab_size * config.n_embd
     blocks = sum(count * sum(n * m for n, m in matrices(block, cross=cross)) for count, block, cross in stacks(config))
-    width = {"int8": 1, "bfloat16": 2, None: dtype.itemsize}[quantize]
-    packed = (blocks + head) * width
-    if dtype == torch.float32 and why_not() is None:  # the step in C++ is there, or will be: it reads no other memory
-        tied = head if config.tie_embeddings else 0
-        packed += 4 * (count_parameters(config) + tied - blocks - head + count_constants(config))
-    return packed
+    if dtype != torch.float32 or why_not() is not None:
+        return blocks * dtype.itemsize  # at most: `TorchStep` joins some of them
+    packed = (blocks + head) * {"int8": 1, "bfloat16": 2, None: 4}[quantize]
+    tied = head if config.tie_embeddings else 0  # the C++ step reads no other memory
+    return packed + 4 * (count_parameters(config) + tied - blocks - head + count_constants(config))
 
 
 class _Place:

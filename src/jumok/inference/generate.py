@@ -16,9 +16,9 @@ from typing import Literal, Unpack, overload
 from jumok.config import require_choice, require_range, require_type
 from jumok.errors import ConfigError
 from jumok.inference.engine import Engine
-from jumok.inference.matrices import QUANTIZATIONS, Quantization
 from jumok.inference.requests import Request, sample_number, text_request
 from jumok.inference.sampling import Sampling, SamplingSettings
+from jumok.inference.slots import QUANTIZATIONS, Quantization
 from jumok.inference.writer import Continuation
 from jumok.models import Model, require_memory_for_texts
 from jumok.models.checks import not_finite, require_tokenizer
@@ -98,8 +98,8 @@ def generate(
             samples and of prompts; no two of them share random numbers.
         stop: strings that end a continuation where the first of them would begin.
         cache: keep keys and values of past tokens; without it the result is the same, and takes longer.
-        quantize: "int8" rounds the matrices to 8 bits: faster, and a little worse. "bfloat16" rounds to 16 bits and
-            needs a C++ compiler.
+        quantize: "int8" rounds the matrices to 8 bits: faster, and a little worse. "bfloat16" rounds to 16 bits. Both
+            need a C++ compiler.
         sampling: temperature [0.8], top_k, top_p, min_p, repetition_penalty: see `Sampling`.
 
     Returns:
@@ -204,7 +204,7 @@ def generate_ids(
 
     Raises:
         JumokError: the logits are not finite.
-        ConfigError: quantised matrices where the model cannot be packed.
+        ConfigError: quantised matrices where the C++ step does not compute the model.
     """
     engine = Engine(model, 1, quantize=quantize, cache=cache)
     text = engine.admit(Request(prompt=prompt, sampling=sampling, tokens=sys.maxsize, seed=_seed(seed)))

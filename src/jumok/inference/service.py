@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 from jumok.errors import JumokError
 from jumok.inference.engine import Engine
-from jumok.inference.matrices import Quantization
 from jumok.inference.requests import Event, Request, joined, overloaded
+from jumok.inference.slots import Quantization
 from jumok.inference.writer import Continuation
 from jumok.models import most_texts
 from jumok.models.encoder_decoder import EncoderDecoder
@@ -114,7 +114,7 @@ class Service:
         quantize: as in `jumok.generate`.
 
     Raises:
-        ConfigError: quantised matrices where the model cannot be packed.
+        ConfigError: quantised matrices where the C++ step does not compute the model.
     """
 
     def __init__(

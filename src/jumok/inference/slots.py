@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from typing import Literal, NamedTuple, Protocol
 
 from torch import Tensor
+
+Quantization = Literal["bfloat16", "int8"]
+QUANTIZATIONS: tuple[Quantization, ...] = ("bfloat16", "int8")
 
 
 class Chunk(NamedTuple):

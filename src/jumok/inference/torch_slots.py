@@ -1,6 +1,6 @@
 """Slots that PyTorch reads: texts of different lengths side by side, with a cache of a row for each, or without one.
 
-`TorchSlots` uses `PackedGPT` where it can, and the model itself where it has hooks, or is something else than a plain
+`TorchSlots` uses `TorchStep` where it can, and the model itself where it has hooks, or is something else than a plain
 GPT on a CPU. `AnswerSlots` is for an encoder–decoder.
 """
 
@@ -8,15 +8,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
-from functools import lru_cache
 
 import torch
 from torch import Tensor
 
-from jumok.errors import ConfigError
-from jumok.inference.matrices import Quantization
-from jumok.inference.packed import PackedGPT, can_pack, is_plain
 from jumok.inference.slots import Chunk
+from jumok.inference.torch_step import TorchStep, can_replace, is_plain
 from jumok.models.encoder_decoder import EncoderDecoder
 from jumok.models.gpt import GPT
 from jumok.nn.blocks import Block
@@ -25,7 +22,6 @@ from jumok.nn.cache import EncoderDecoderCache, RaggedCache
 Hidden = Callable[[int, Sequence[int], Sequence[Sequence[int]]], Tensor]
 
 LONGEST_CHUNK = 256  # ids; more would hold up the other texts; measured: 512 are read 1.1 times as fast
-BATCH_SIZES = 8  # numbers of texts for which a PackedGPT keeps its buffers
 
 
 class Rows:
@@ -113,21 +109,13 @@ class TorchSlots:
 
     Args:
         model: any GPT, in eval mode when it reads. slots: their number.
-        quantize: "int8" for rounded matrices, see `PackedGPT`.
-
-    Raises:
-        ConfigError: quantised matrices were asked for where the model cannot be packed.
     """
 
-    def __init__(self, model: GPT, slots: int, quantize: Quantization | None = None) -> None:
+    def __init__(self, model: GPT, slots: int) -> None:
         self.longest = LONGEST_CHUNK
         self._model, self._device = model, model.token_embedding.weight.device
-        self._packed = None
-        if can_pack(model):
-            self._packed = lru_cache(BATCH_SIZES)(PackedGPT(model, 1, quantize).for_batch)
-        elif quantize is not None:
-            raise cannot_quantize(quantize)
-        self.calls_hooks = self._packed is None
+        self._step = TorchStep(model) if can_replace(model) else None
+        self.calls_hooks = self._step is None
         self._ragged = is_plain(model)  # other models know nothing of rows of different lengths
         self._number = slots
         self._windows: WindowSlots | None = None  # of somebody's own model that knows nothing of caches
@@ -139,10 +127,10 @@ class TorchSlots:
         """See `Slots`."""
         if self._windows is not None:
             return self._windows.read(chunks)
-        if self._packed is not None:
+        if self._step is not None:
             # Autocast would cast all matrices for each token, which costs more than it saves.
             with torch.autocast("cpu", enabled=False):
-                return self._packed_logits(self._packed(len(chunks)), chunks)
+                return self._newest_logits(self._step, chunks)
         hidden = _side_by_side(chunks, self._rows, self._hidden, ragged=self._ragged)
         if not self._extended:  # at the first call, so these chunks are whole texts
             self._windows = WindowSlots(self._model, self._number)
@@ -165,8 +153,8 @@ class TorchSlots:
         else:
             self._windows.forget(slot)
 
-    def _packed_logits(self, packed: PackedGPT, chunks: Sequence[Chunk]) -> Tensor:
-        """The model reads all but the newest id of each text, and `packed` these."""
+    def _newest_logits(self, step: TorchStep, chunks: Sequence[Chunk]) -> Tensor:
+        """Let the model read all but the newest id of each text, and the step these."""
         prompts = [chunk for chunk in chunks if chunk.start == 0 and len(chunk.ids) > 1]
         if prompts:
             self._begin(prompts)
@@ -177,7 +165,7 @@ class TorchSlots:
         by_row = [chunks[place] for place in _inverse(rows)]
         newest = torch.tensor([ids[-1] for _, _, ids in by_row])  # (N,)
         cache = self._cache.view(0, [start + len(ids) - 1 for _, start, ids in by_row], 1)
-        return _in_order(packed.logits(newest, cache), rows)
+        return _in_order(step.logits(newest, cache), rows)
 
     def _begin(self, prompts: Sequence[Chunk]) -> None:
         """Let the model read all but the newest id of texts that begin, in one padded batch."""
@@ -195,15 +183,6 @@ class TorchSlots:
         hidden = self._model.hidden(torch.tensor(ids, device=self._device), cache)[:, -1]
         self._extended = self._ragged or cache.length == max(starts) + len(ids[0])
         return hidden
-
-
-def cannot_quantize(quantize: Quantization) -> ConfigError:
-    """The error where matrices cannot be packed."""
-    return ConfigError(
-        "quantize={quantize!r} is for a plain GPT in float32 on the CPU, with a cache and without "
-        "hooks; leave it out, or move the model there: model.float().cpu().",
-        quantize=quantize,
-    )
 
 
 class AnswerSlots:

@@ -300,9 +300,8 @@ def record(
     The model may be called any number of times, with and without a cache, in any mode; recordings may be nested. The
     last sequence is kept: a call with a cache continues it, and a call that begins a new one replaces it.
 
-    `jumok.generate` does not use `jumok.inference.packed` inside the block, because it runs no hooks. The two ways add
-    in another order, so probabilities may differ in their last bits, and another token may be drawn where two are
-    almost equally likely.
+    `jumok.generate` lets the model run its own modules inside the block. The two ways add in another order, so
+    probabilities may differ in their last bits, and another token may be drawn where two are almost equally likely.
 
     Args:
         layers, heads: those to keep, from 0; None: all. Of an encoder–decoder these are layers of both stacks.

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from jumok.config import require_range
 from jumok.errors import ConfigError
-from jumok.inference.matrices import Quantization
+from jumok.inference.slots import Quantization
 
 KEY = re.compile(r"[!-~]+")  # what an Authorization header can carry without quoting
 ORIGIN = re.compile(r"\*|[a-z][a-z0-9+.-]*://[^/\s]+")

@@ -27,7 +27,6 @@ from torch import Tensor, nn
 
 from jumok.errors import ConfigError, JumokError, RunError
 from jumok.files import atomic_folder, sha256_of
-from jumok.inference.matrices import forget
 from jumok.interop.huggingface.adapter import Factors, to_stock_adapter
 from jumok.models import Model, task_of
 from jumok.nn.blocks import Block
@@ -144,7 +143,6 @@ class Adapters:
 
     @torch.no_grad()
     def _separate(self) -> None:
-        forget(self._model)  # copies of the matrices, which writing samples has made
         own = dict(self._model.named_parameters())
         for name in names_in(self._base_file):
             own[name].copy_(_tensor_in(self._base_file, name))

@@ -8,9 +8,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from jumok.inference.matrices import PANEL
 from jumok.inference.native.build import library
-from jumok.inference.native.parameters import NativeModel
+from jumok.inference.native.parameters import PANEL, NativeModel
 from jumok.inference.slots import Chunk
 
 BLOCK = 16  # positions of a cache that lie together, as in step.cpp
