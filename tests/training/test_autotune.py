@@ -189,7 +189,7 @@ def test_a_start_with_nothing_left_open_measures_nothing(start: Start, monkeypat
     """Measuring was three quarters of the start of a tiny run, whose settings had decided everything."""
     monkeypatch.setattr(planning, "measure", lambda *_: pytest.fail("it measured"))
     trainer = start()
-    assert trainer.state.seconds_per_step == 0
+    assert trainer.clock.seconds_per_step == 0
     assert (trainer.config.precision, trainer.config.attention, trainer.config.compile) == ("float32", "chunked", "off")
     assert trainer.plan is not None
     assert {choice.why for choice in trainer.plan.choices.values()} == {"as asked"}
@@ -467,7 +467,7 @@ def test_a_plan_leaves_time_for_compiling(start: Start, monkeypatch: pytest.Monk
     for seconds in (0.0, 30.0):
         monkeypatch.setattr(planning, "CompileTimes", Known(seconds))
         trainer = start(f"run-{seconds}", steps=None, minutes=10, passes=0, compile="on")
-        planned.append(trainer.state.planned_tokens)
+        planned.append(trainer.clock.planned_tokens)
     assert planned[1] == pytest.approx(planned[0] * 570 / 600, abs=1)
 
 
@@ -588,7 +588,7 @@ def test_a_wrong_measurement_is_noticed(
     trainer = Trainer.start(tmp_path / "run", story_text, **settings, device="cpu")
     per_step = trainer.task.tokens_per_batch
     planned = int(KEPT_SPEED * 4 * per_step)
-    assert trainer.state.planned_tokens == planned
+    assert trainer.clock.planned_tokens == planned
     events = list(trainer.run())
     [sentence] = told(events)  # once
     said = re.fullmatch(
@@ -598,12 +598,12 @@ def test_a_wrong_measurement_is_noticed(
     taken = max(event.step for event in events if isinstance(event, Step))
     assert 60 < taken < 120
     assert int(said[1]) == pytest.approx(taken, rel=0.25)
-    assert trainer.state.planned_tokens == pytest.approx(int(said[1]) * per_step, abs=per_step)
+    assert trainer.clock.planned_tokens == pytest.approx(int(said[1]) * per_step, abs=per_step)
     assert trainer.folder.read_config()["train"]["planned_tokens"] == planned  # as it was decided at the start
     state, _ = trainer.folder.checkpoints.newest()
     assert state is not None
-    assert state.numbers["planned_tokens"] == trainer.state.planned_tokens  # so that a resumed run goes on with it
-    assert state.numbers["seconds_per_step"] == trainer.state.seconds_per_step
+    assert state.numbers["planned_tokens"] == trainer.clock.planned_tokens  # so that a resumed run goes on with it
+    assert state.numbers["seconds_per_step"] == trainer.clock.seconds_per_step
 
 
 @pytest.mark.slow
@@ -616,56 +616,55 @@ def test_a_run_by_steps_depends_on_no_clock(
     On a busy machine later steps may be slower than the first ones; that is said, too.
     """
     trainer, plain = start("run", steps=12), start("plain", steps=12)
-    trainer.state.seconds_per_step = foreseen
-    plain.state.seconds_per_step = math.inf
+    trainer.clock.seconds_per_step = foreseen
+    plain.clock.seconds_per_step = math.inf
     runs = [list(one.run()) for one in (trainer, plain)]
     assert sum(f"not {foreseen:.2g} s as expected" in text for text in told(runs[0])) == said
     assert [e.figures for e in runs[0] if isinstance(e, Eval)] == [e.figures for e in runs[1] if isinstance(e, Eval)]
-    assert trainer.state.planned_tokens == plain.state.planned_tokens == 12 * trainer.task.tokens_per_batch
+    assert trainer.clock.planned_tokens == plain.clock.planned_tokens == 12 * trainer.task.tokens_per_batch
     weights = [(tmp_path / run / "model.safetensors").read_bytes() for run in ("run", "plain")]
     assert weights[0] == weights[1]
 
 
 def test_one_hiccup_is_no_change(start: Start, watchful: None) -> None:
     trainer = start()
-    trainer.state.seconds_per_step = 0.1
+    trainer.clock.seconds_per_step = 0.1
     for seconds in (0.1, 0.1, 30.0, 0.1, 0.1):
         assert list(trainer.loop.clock.watch(seconds)) == []
-    assert trainer.state.seconds_per_step == 0.1
+    assert trainer.clock.seconds_per_step == 0.1
 
 
 @pytest.mark.parametrize(("progress", "said"), [(0.0, 1), (0.9, 0)])
 def test_time_that_went_into_training_is_not_gone_before_it(start: Start, progress: float, said: int) -> None:
     """A run by minutes that was resumed near its end claimed that its time was gone before training."""
     trainer = start(steps=None, minutes=1.0)
-    trainer.state.progress = progress
-    trainer._run.began -= 55.0
+    trainer.clock.load_state_dict({"progress": progress, "seconds": 55.0})
     assert len(list(trainer.loop.clock.start())) == said
 
 
 def test_a_plan_that_stays_as_it_is_is_no_news(start: Start, watchful: None) -> None:
     """A run that a limit on passes ends said "about 741 steps are planned now, not 741"."""
     trainer = start(steps=None, minutes=60.0, passes=0.1)
-    state, clock = trainer.state, trainer.loop.clock
-    state.planned_tokens, state.seconds_per_step = int(clock._most_tokens), 1.0
+    clock = trainer.clock
+    clock.planned_tokens, clock.seconds_per_step = int(clock._most_tokens), 1.0
     assert [told(clock.watch(0.001)) for _ in range(5)] == [[]] * 5
-    assert state.seconds_per_step == 0.001
+    assert clock.seconds_per_step == 0.001
 
 
 def test_a_plan_that_changes_is_told_once(start: Start, watchful: None) -> None:
     """On a busy machine a run said 175, then 76, then 126 steps."""
     trainer = start(steps=None, minutes=60.0, passes=0.0)
-    state, clock = trainer.state, trainer.loop.clock
-    state.seconds_per_step = 1.0
+    clock = trainer.clock
+    clock.seconds_per_step = 1.0
     said = [told(clock.watch(seconds)) for seconds in (5.0, 20.0, 1.0, 9.0) for _ in range(5)]
     assert [len(texts) for texts in said if texts] == [1]
-    assert state.seconds_per_step == 9.0  # the plan follows all the same
+    assert clock.seconds_per_step == 9.0  # the plan follows all the same
 
 
 def test_steps_are_watched_for_some_seconds(start: Start) -> None:
     """Five steps of a small model are over in a moment, in which anything may be in the way."""
     trainer = start()
-    trainer.state.seconds_per_step = 0.1
+    trainer.clock.seconds_per_step = 0.1
     said = [told(trainer.loop.clock.watch(0.5)) for _ in range(10)]
     assert said == [[]] * 9 + [["A step takes 0.5 s, not 0.1 s as expected."]]
 
@@ -674,8 +673,8 @@ def test_steps_are_watched_for_some_seconds(start: Start) -> None:
 def test_enough_is_validated_whatever_was_planned(start: Start, planned: int) -> None:
     """Six rows decided which parameters were best."""
     trainer = start()
-    trainer.state.planned_tokens = planned
+    trainer.clock.planned_tokens = planned
     reads = trainer.loop.validation.tokens
     assert reads >= 5_000
-    trainer.state.planned_tokens = 5 * 10**9
+    trainer.clock.planned_tokens = 5 * 10**9
     assert trainer.loop.validation.tokens == reads  # a plan that changes leaves validations that compare

@@ -58,7 +58,7 @@ def test_a_run_is_the_same_with_shards(tmp_path: Path, tales: str, task: str, mo
         with start(tmp_path / str(large), tales, task=task) as trainer:
             assert isinstance(trainer.task.train, ShardedIds) == (large == 0)
             list(trainer.run())
-            losses.append(trainer.state.best)
+            losses.append(trainer.validation.best)
     assert losses[0] == losses[1]
 
 

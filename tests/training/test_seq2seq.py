@@ -268,7 +268,7 @@ def test_validation_reads_about_as_much_as_it_may(begin: Callable[..., Trainer])
 def test_enough_answers_are_judged_whatever_was_planned(begin: Callable[..., Trainer]) -> None:
     """A plan of 10 steps let each validation read 6 rows, and the best parameters were the luckiest ones."""
     trainer = begin(pairs=table(2500))
-    trainer.state.planned_tokens = 1
+    trainer.clock.planned_tokens = 1
     assert task_of(trainer).validate(model_of(trainer), trainer.loop.validation.tokens)["rows"] >= 200
 
 
@@ -298,7 +298,7 @@ def test_weights_are_chosen_by_what_is_right_and_not_by_the_loss(
     monkeypatch.setattr(task, "validate", validate)
     events = list(trainer.run())
     assert [event.best for event in events if isinstance(event, Eval)] == [True, True, False]
-    assert trainer.state.best_step == 8
+    assert trainer.validation.best_step == 8
     assert RunFolder.open(trainer.folder.path).read_config()["metrics"]["step"] == 8
 
 

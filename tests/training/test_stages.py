@@ -129,7 +129,7 @@ def test_an_interrupted_stage_ends_in_the_same_bits(start: Start, tmp_path: Path
             trainer.request_stop()
     again = resume(run)
     assert again.step == stop
-    assert (again.state.stage, again.config.steps) == (1, 8)
+    assert (again.clock.stage, again.config.steps) == (1, 8)
     list(again.run())
     states = [RunFolder(folder).checkpoints.newest()[0] for folder in (run, reference)]
     assert states[0] is not None
@@ -191,7 +191,7 @@ def test_a_stage_that_is_mended_from_an_earlier_state_has_its_figures(start: Sta
         saved, _ = trainer.folder.checkpoints.newest()
         assert saved is not None
         assert trainer.folder.has_parameters_of(saved)
-        assert config_of(run)["metrics"] == trainer.state.best_metrics == saved.numbers["best_metrics"]
+        assert config_of(run)["metrics"] == trainer.validation.best_metrics == saved.numbers["best_metrics"]
 
 
 @pytest.mark.long
@@ -200,9 +200,9 @@ def test_minutes_count_from_the_beginning_of_the_stage(run: Path) -> None:
     state = next((run / "state").glob("step-*8"))
     numbers = json.loads((state / "numbers.json").read_text())
     trainer = resume(run, minutes=0.05)
-    assert trainer.state.planned_tokens > 0
-    trainer._run.began -= 1000.0  # as if the first stage had taken so long
-    trainer.state.stage_began += 1000.0
+    assert trainer.clock.planned_tokens > 0
+    trainer.training_run.began -= 1000.0  # as if the first stage had taken so long
+    trainer.clock.stage_began += 1000.0
     events = list(trainer.run())
     assert len(only(events, Step)) >= 1
     assert events[-1].seconds > 1000.0 + numbers["seconds"]
@@ -344,7 +344,7 @@ def test_a_run_that_began_with_other_weights_keeps_them_when_it_is_killed_early(
     trainer.close()  # like a kill before the first step
     again = resume(out)
     assert all(torch.equal(tensor, first[name]) for name, tensor in again.model.state_dict().items())
-    assert again.state.planned_tokens == trainer.state.planned_tokens > 0
+    assert again.clock.planned_tokens == trainer.clock.planned_tokens > 0
     again.close()
     for state in (out / "state").glob("step-*"):
         damage(state)
@@ -431,7 +431,7 @@ def test_a_stage_by_minutes_knows_what_it_expects(run: Path) -> None:
     """It compared its steps with the first of them, so a plan for another machine was never made anew."""
     trainer = resume(run, minutes=1, passes=0)
     per_step = trainer.task.tokens_per_batch
-    assert trainer.state.seconds_per_step == pytest.approx(60 * per_step / trainer.state.planned_tokens, rel=1e-3)
+    assert trainer.clock.seconds_per_step == pytest.approx(60 * per_step / trainer.clock.planned_tokens, rel=1e-3)
     trainer.close()
 
 
@@ -439,8 +439,8 @@ def test_a_stage_with_few_passes_expects_steps_as_long_as_they_were(run: Path) -
     """Ten minutes for a tenth of a pass made steps of seconds expected, and the first ones a surprise."""
     numbers = json.loads((next((run / "state").glob("step-*8")) / "numbers.json").read_text())
     with resume(run, minutes=10, passes=0.1) as trainer:
-        assert trainer.state.planned_tokens < 600 * 8 * trainer.task.tokens_per_batch / numbers["seconds"]
-        assert trainer.state.seconds_per_step == pytest.approx(numbers["seconds"] / 8)
+        assert trainer.clock.planned_tokens < 600 * 8 * trainer.task.tokens_per_batch / numbers["seconds"]
+        assert trainer.clock.seconds_per_step == pytest.approx(numbers["seconds"] / 8)
 
 
 def test_a_break_at_the_result_writes_nothing(run: Path) -> None:

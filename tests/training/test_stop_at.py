@@ -16,8 +16,8 @@ from jumok.models.gpt import GPT
 from jumok.runs.checkpoints import Checkpoint
 from jumok.runs.events import Eval, Event, Finish, Notice, Sample, Step
 from jumok.runs.folder import RunFolder
+from jumok.training.clock import LEAST_WITH_A_GOAL
 from jumok.training.optim import rate
-from jumok.training.state import LEAST_WITH_A_GOAL
 from jumok.training.tasks import TASKS
 from jumok.training.tasks.task import Goal
 from jumok.training.trainer import Trainer
@@ -207,7 +207,7 @@ def test_validations_are_more_and_a_small_share_of_the_run(start: Start, monkeyp
     monkeypatch.setattr(trainer.task, "validate", count)
     events = list(trainer.run())
     assert len(asked) == len(only(events, Eval)) == 60
-    assert sum(asked) <= 0.18 * trainer.state.planned_tokens
+    assert sum(asked) <= 0.18 * trainer.clock.planned_tokens
     assert len(only(events, Sample)) == 1 + 12
 
 

@@ -349,21 +349,21 @@ def test_early_stop_decays_the_rate_and_ends(start: Start) -> None:
     assert decay == sorted(decay, reverse=True)
     assert decay[-1] <= decay[0] / (len(decay) - 1)
     best = min(event.figures["loss"] for event in only(events, Eval))
-    assert trainer.state.best == best
+    assert trainer.validation.best == best
 
 
 def test_the_remaining_time_is_that_to_the_end_of_a_cooldown(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     """In the decay of an early stop the time of all the steps that were planned was still shown."""
     trainer = start(steps=100)
-    state, clock = trainer.state, trainer.loop.clock
+    clock = trainer.clock
     monkeypatch.setattr(clock, "tokens_per_second", float(trainer.task.tokens_per_batch))  # a step a second
-    state.step, state.progress = 40, 0.4
+    clock.step, clock.progress = 40, 0.4
     assert clock.remaining() == pytest.approx(60.0)
-    state.cooldown = (0.4, 0.44)
+    clock.cooldown = (0.4, 0.44)
     assert clock.remaining() == pytest.approx(4.0)
-    state.step, state.progress = 44, 0.44
+    clock.step, clock.progress = 44, 0.44
     assert clock.remaining() == 0.0
-    state.step, state.progress, state.cooldown = 100, 1.0, (0.95, 1.0)
+    clock.step, clock.progress, clock.cooldown = 100, 1.0, (0.95, 1.0)
     assert clock.remaining() == 0.0
 
 
@@ -374,8 +374,8 @@ def test_a_time_budget_ends_after_so_many_passes(start: Start, monkeypatch: pyte
     trainer = start(steps=None, minutes=60.0, passes=1.5, sample_tokens=0)
     steps = only(list(trainer.run()), Step)
     seen = len(steps) * trainer.task.tokens_per_batch
-    assert 0 <= seen - 1.5 * trainer._run.train_tokens < trainer.task.tokens_per_batch
-    assert trainer.state.planned_tokens == int(1.5 * trainer._run.train_tokens)
+    assert 0 <= seen - 1.5 * trainer.training_run.train_tokens < trainer.task.tokens_per_batch
+    assert trainer.clock.planned_tokens == int(1.5 * trainer.training_run.train_tokens)
     assert steps[-1].progress == 1.0
     assert steps[-1].remaining == 0.0
 
@@ -439,7 +439,7 @@ def test_each_step_has_a_rate(
 def test_each_step_of_an_early_stop_has_a_rate(start: Start) -> None:
     """The decay of an early stop ends in the middle of a step, which had a rate of zero."""
     trainer = start(steps=30, eval_every=1000, sample_tokens=0)
-    trainer.state.cooldown = (0.1, 0.55)
+    trainer.clock.cooldown = (0.1, 0.55)
     steps = only(list(trainer.run()), Step)
     assert len(steps) == 17
     assert all(step.rate > 0 for step in steps)
@@ -680,15 +680,15 @@ def test_validations_keep_apart_when_their_cost_changes(start: Start) -> None:
     """A run by minutes validated after steps 169 and 170: in between it had learned that it could afford another number
     of validations, so the parts of the run moved."""
     loop = start(steps=None, minutes=1.0, eval_every=None).loop
-    state, seen = loop.state, []
+    clock, seen = loop.clock, []
     for step in range(1, 401):
-        before, state.progress = state.progress, step / 400
+        before, clock.progress = clock.progress, step / 400
         if loop.validation.due(before):
-            seen.append(state.progress)
+            seen.append(clock.progress)
             assert loop.validation.sample_due(before), "each has a sample where no goal was asked for"
             list(loop.validation.run())
             list(loop.validation.sample())
-            loop.clock.evaluation_seconds = (0.2, 0.26, 0.5)[step % 3]  # 12, 9 and 4 validations
+            clock.evaluation_seconds = (0.2, 0.26, 0.5)[step % 3]  # 12, 9 and 4 validations
     assert 4 <= len(seen) <= 12
     assert min(b - a for a, b in pairwise([0.0, *seen])) >= 0.5 / 12
 

@@ -123,7 +123,7 @@ class TrainRequest:
         )
         if trainer.result is not None:
             return trainer, tr("{out} is finished; there is nothing to continue.", out=out)
-        if trainer.state.stage < len(trainer.stages):
+        if trainer.clock.stage < len(trainer.stages):
             return trainer, tr("Training {out} further, after step {step:,}.", out=out, step=trainer.step)
         return trainer, tr("Continuing {out} after step {step:,}.", out=out, step=trainer.step)
 

@@ -15,22 +15,25 @@ from torch import Tensor
 
 from jumok.messages import tr
 from jumok.runs.events import Alarm
-from jumok.training.state import TrainingRun
+from jumok.training.clock import Clock
+from jumok.training.run import Stateful, TrainingRun
 
 FEWEST_STEPS = 200  # in a stage before it is judged by what it has learned: a default model passes a bigram after 100
 JUDGED_FROM = 0.5  # share of the stage from which on it is
 EQUAL = 1e-3  # below it, relative to the largest, a difference is rounding
 
 
-class Alarms:
+class Alarms(Stateful):
     """Looks for what is wrong with a run, and remembers in its state what has rung."""
 
-    def __init__(self, run: TrainingRun) -> None:
-        self._run = run
+    alarms: list[str]  # kinds that have rung
+
+    def __init__(self, run: TrainingRun, clock: Clock) -> None:
+        self._run, self._clock, self.alarms = run, clock, []
 
     def before_the_first_step(self) -> Iterator[Alarm]:
         """Ring the alarms about the material."""
-        if self._run.state.step == 0:
+        if self._clock.step == 0:
             yield from self._ring(self._run.task.alarms)
 
     def after_validation(self, figures: Mapping[str, float]) -> Iterator[Alarm]:
@@ -42,18 +45,17 @@ class Alarms:
         yield from self._ring(self._findings(figures))
 
     def _ring(self, findings: Iterable[Alarm]) -> Iterator[Alarm]:
-        state = self._run.state
         for found in findings:
-            if found.kind not in state.alarms:
-                state.alarms.append(found.kind)
+            if found.kind not in self.alarms:
+                self.alarms.append(found.kind)
                 yield found
 
     def _findings(self, figures: Mapping[str, float]) -> Iterator[Alarm]:
-        run, task, state = self._run, self._run.task, self._run.state
+        run, task, clock = self._run, self._run.task, self._clock
         if task.predicts_next:
             with run.evaluating():
-                yield from sees_the_future(run.model, task.batch(0)[0], state.step)
-        if state.step - run.first_step < FEWEST_STEPS or state.progress < JUDGED_FROM or run.model_is_trained:
+                yield from sees_the_future(run.model, task.batch(0)[0], clock.step)
+        if clock.step - run.first_step < FEWEST_STEPS or clock.progress < JUDGED_FROM or clock.is_over:
             return  # after the last step the verdict tells
         baseline = task.baseline
         if baseline is not None and figures.get(baseline.figure, 0.0) > baseline.value:
@@ -66,7 +68,7 @@ class Alarms:
                 baseline=baseline.value,
             )
             numbers = {"found": found, "baseline": baseline.value}
-            yield Alarm(step=state.step, kind="worse_than_baseline", numbers=numbers, text=text)
+            yield Alarm(step=clock.step, kind="worse_than_baseline", numbers=numbers, text=text)
 
 
 @torch.no_grad()

@@ -8,25 +8,46 @@ from __future__ import annotations
 import math
 import statistics
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from jumok.messages import tr
 from jumok.runs.events import Notice
 from jumok.training.optim import rate
 from jumok.training.planning.plan import most_tokens
-from jumok.training.state import TrainingRun
+from jumok.training.run import Stateful, TrainingRun
 
 # The time per step is the median of at least so many steps over so many seconds, so that one slow step changes nothing.
 WATCHED_STEPS = 5
 WATCHED_SECONDS = 5.0
-OTHERWISE = 2.0  # times as long or as short as expected must a step take for a new plan
+REPLAN_FACTOR = 2.0  # times as long or as short as expected must a step take for a new plan
+COOLDOWN = 0.1  # length of an early stop's decay, as a share of the training so far
+# The last figures read this share of the training tokens, which stands for 1.5% of the training time, because a token
+# costs a third of what it costs in training. Where they decide whether a goal is reached, they read more.
+FINAL_TOKENS = 0.045
+LEAST_WITH_A_GOAL = 1 << 18
 
 
-class Clock:
-    """The progress of a stage, from 0 to 1, and what follows from it."""
+class Clock(Stateful):
+    """The steps and the progress of a run, and what follows from them.
+
+    Attributes:
+        step: optimizer steps taken, those of all stages together. progress: of the stage, 0 to 1.
+        planned_tokens: to be trained on in the stage, about. seconds_per_step: expected; 0 if not known.
+        stage: how many have begun after the first. stage_began: seconds of the run at which this one began.
+        cooldown: progress at which the decay of an early stop begins and ends.
+    """
+
+    step: int = 0
+    progress: float = 0.0
+    planned_tokens: int = 0
+    seconds_per_step: float = 0.0
+    stage: int = 0
+    stage_began: float = 0.0
+    cooldown: tuple[float, float] | None = None
 
     def __init__(self, run: TrainingRun) -> None:
-        self._run = run
+        self._run, self._began = run, run.began
         self._budget = None if run.config.minutes is None else 60 * run.config.minutes  # seconds of the stage
         self._since = (0.0, 0.0)  # progress and seconds of the stage from which a budget is counted on
         self._last_width = 0.0  # progress made by the last step
@@ -38,22 +59,56 @@ class Clock:
         self.evaluation_seconds = 0.0  # of a validation and its sample
         self.save_seconds = 0.0
 
+    def state_dict(self) -> dict[str, Any]:
+        """Return the fields, and how long the run has taken."""
+        return {**super().state_dict(), "seconds": self.seconds}
+
+    def load_state_dict(self, numbers: Mapping[str, Any]) -> None:
+        """Take over the fields, and count on from the seconds that the run has taken."""
+        super().load_state_dict(numbers)
+        self._began = self._run.began - numbers.get("seconds", 0.0)
+
+    @property
+    def seconds(self) -> float:
+        """How long the run has taken, all its parts together."""
+        return time.monotonic() - self._began
+
     @property
     def stage_seconds(self) -> float:
         """How long the stage has taken, which counts against its minutes."""
-        return self._run.seconds - self._run.state.stage_began
+        return self.seconds - self.stage_began
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the model has taken its last step, unless it reaches a goal before."""
+        return self.progress >= (1.0 if self.cooldown is None else self.cooldown[1])
+
+    @property
+    def tokens_seen(self) -> int:
+        """Tokens trained on in this stage."""
+        return (self.step - self._run.first_step) * self._run.tokens_per_step
+
+    @property
+    def final_tokens(self) -> int:
+        """How many tokens the last figures read."""
+        run = self._run
+        least = LEAST_WITH_A_GOAL if run.config.stop_at is not None else 256 * run.model.config.context_length
+        return max(least, int(FINAL_TOKENS * self.planned_tokens))
+
+    def begin_cooldown(self) -> None:
+        """Let the rate decay to zero, and the training end then."""
+        self.cooldown = (self.progress, min(1.0, self.progress * (1 + COOLDOWN)))
 
     def start(self) -> Iterator[Notice]:
         """Count a budget from now on, straight to its end: what came before took time and made no progress."""
-        state = self._run.state
-        self._since, self._watched = (state.progress, self.stage_seconds), []
-        if self._budget and self.stage_seconds > 0.8 * self._budget and state.progress == 0:
+        self._since, self._watched = (self.progress, self.stage_seconds), []
+        if self._budget and self.stage_seconds > 0.8 * self._budget and self.progress == 0:
             text = tr(
                 "{spent:.0f} of {budget:.0f} seconds are gone before training: the time is too short.",
                 spent=self.stage_seconds,
                 budget=self._budget,
             )
-            yield Notice(step=state.step, text=text)
+            yield Notice(step=self.step, text=text)
 
     # --- progress -----------------------------------------------------------------------------------------------------
 
@@ -63,28 +118,28 @@ class Clock:
         Args:
             began: `time.perf_counter()` before the step. tokens: that it was trained on, about.
         """
-        state = self._run.state
-        before, state.progress = state.progress, self._progress()
-        self._last_width = state.progress - before
+        self.step += 1
+        before, self.progress = self.progress, self._progress()
+        self._last_width = self.progress - before
         mean, speed = self.tokens_per_second, tokens / (time.perf_counter() - began)
         self.tokens_per_second = speed if mean == 0 else 0.9 * mean + 0.1 * speed
 
     def _progress(self) -> float:
-        run, state = self._run, self._run.state
+        run = self._run
         if run.config.steps is not None:
-            return (state.step - run.first_step) / run.config.steps
+            return (self.step - run.first_step) / run.config.steps
         progress, since = self._since
         end = (self._budget or 0) - self._reserve()
         now = min(1.0, progress + (1 - progress) * (self.stage_seconds - since) / max(1e-3, end - since))
-        now = max(now, min(1.0, run.tokens_seen / self._most_tokens))
-        return max(state.progress, now)  # the reserve may have grown meanwhile
+        now = max(now, min(1.0, self.tokens_seen / self._most_tokens))
+        return max(self.progress, now)  # the reserve may have grown meanwhile
 
     def _reserve(self) -> float:
         """Seconds to keep for what follows the last step: the last figures and the last save."""
         budget = self._budget or 0
         if self.evaluation_speed == 0:
             return 0.05 * budget
-        figures = self._run.task.final_reads(self._run.final_tokens) / self.evaluation_speed
+        figures = self._run.task.final_reads(self.final_tokens) / self.evaluation_speed
         return min(0.2 * budget, figures + 2 * self.evaluation_seconds + 3 * self.save_seconds + 1.0)
 
     @property
@@ -95,17 +150,17 @@ class Clock:
 
     def rate(self) -> float:
         """The learning rate of the next step, as a share of its peak."""
-        config, state = self._run.config, self._run.state
+        config = self._run.config
         if config.steps is None:  # as long as the last step, or as one of those that are planned
-            width = self._last_width or self._run.tokens_per_step / max(1, state.planned_tokens)
+            width = self._last_width or self._run.tokens_per_step / max(1, self.planned_tokens)
         else:
             width = 1 / config.steps
         # The middle of the step: no rate is zero. The last step may be longer than what is left.
-        end = 1.0 if state.cooldown is None else min(1.0, state.cooldown[1])
-        progress = max(0.0, min(state.progress + 0.5 * width, end - 0.25 * width))
-        if state.cooldown is None:
+        end = 1.0 if self.cooldown is None else min(1.0, self.cooldown[1])
+        progress = max(0.0, min(self.progress + 0.5 * width, end - 0.25 * width))
+        if self.cooldown is None:
             return rate(config, progress)
-        begin, end = state.cooldown
+        begin, end = self.cooldown
         return rate(config, begin) * min(1.0, (end - progress) / (end - begin))
 
     def remaining(self) -> float:
@@ -113,11 +168,11 @@ class Clock:
         run = self._run
         by_time = math.inf if self._budget is None else max(0.0, self._budget - self.stage_seconds)
         tokens = self._most_tokens if run.config.steps is None else float(run.config.steps * run.tokens_per_step)
-        left = max(0.0, tokens - run.tokens_seen)
+        left = max(0.0, tokens - self.tokens_seen)
         by_tokens = left / self.tokens_per_second if self.tokens_per_second else math.inf
         remaining = min(by_time, by_tokens)
-        if run.state.cooldown is not None:  # the stage ends with it
-            progress, end = run.state.progress, run.state.cooldown[1]
+        if self.cooldown is not None:  # the stage ends with it
+            progress, end = self.progress, self.cooldown[1]
             remaining *= max(0.0, end - progress) / max(1e-9, 1 - progress)
         return remaining if math.isfinite(remaining) else 0.0
 
@@ -132,10 +187,10 @@ class Clock:
         self._watched.append(seconds)
         if len(self._watched) < WATCHED_STEPS or sum(self._watched) < WATCHED_SECONDS:
             return
-        state, now, self._watched = self._run.state, statistics.median(self._watched), []
-        before = state.seconds_per_step or now
-        slower, faster = now > OTHERWISE * before, before > OTHERWISE * now
-        state.seconds_per_step = now if slower or faster else before
+        now, self._watched = statistics.median(self._watched), []
+        before = self.seconds_per_step or now
+        slower, faster = now > REPLAN_FACTOR * before, before > REPLAN_FACTOR * now
+        self.seconds_per_step = now if slower or faster else before
         if not (slower or faster):
             return
         times = {"now": f"{now:.2g}", "before": f"{before:.2g}"}
@@ -152,13 +207,13 @@ class Clock:
                 return
         if text and not self._told:  # how busy a machine is may change often; the time that is left is always shown
             self._told = True
-            yield Notice(step=state.step, text=text)
+            yield Notice(step=self.step, text=text)
 
     def _plan_anew(self, budget: float) -> tuple[int, int]:
         """Plan with the steps as long as they are; how many were planned, and are now."""
-        run, state = self._run, self._run.state
-        planned = state.planned_tokens
+        run = self._run
+        planned = self.planned_tokens
         left = max(0.0, budget - self._reserve() - self.stage_seconds)
-        tokens = run.tokens_seen + left / state.seconds_per_step * run.tokens_per_step
-        state.planned_tokens = int(min(self._most_tokens, tokens))
-        return round(planned / run.tokens_per_step), round(state.planned_tokens / run.tokens_per_step)
+        tokens = self.tokens_seen + left / self.seconds_per_step * run.tokens_per_step
+        self.planned_tokens = int(min(self._most_tokens, tokens))
+        return round(planned / run.tokens_per_step), round(self.planned_tokens / run.tokens_per_step)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors import SafetensorError
@@ -15,13 +16,13 @@ from jumok.messages import tr
 from jumok.runs.checkpoints import stored_tensors
 from jumok.runs.events import Finish
 from jumok.runs.folder import RunFolder
+from jumok.training.checkpoint import restore_tensors, restore_together
 from jumok.training.memory import memory_errors
 from jumok.training.optim import make_optimizers
 from jumok.training.parallel import ProcessGroup, Shards, replicate
+from jumok.training.run import TrainingRun
 from jumok.training.run_record import RunRecord
-from jumok.training.saving import restore_tensors, restore_together
 from jumok.training.start import new_run
-from jumok.training.state import TrainingRun, TrainingState
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,7 +32,7 @@ class Opened:
     folder: Path
     config: TrainConfig  # config.json does not have that of a new stage yet
     sha256: str
-    state: TrainingState
+    numbers: dict[str, Any]
     files: tuple[Path, ...]
     result: Finish | None
 
@@ -54,7 +55,7 @@ def share(run: TrainingRun, files: tuple[Path, ...]) -> None:
                 folder=run.folder.path.resolve(),
                 config=run.config,
                 sha256=run.folder.read_config()["data"]["sha256"],
-                state=run.state,
+                numbers=run.numbers,
                 files=tuple(file.resolve() for file in files),
                 result=run.result,
             )
@@ -95,7 +96,7 @@ def _open(opened: Opened, group: ProcessGroup, device: torch.device) -> Training
         run = new_run(
             folder, task, record.shape, config, tokenizer, device, record.data, time.monotonic(), _silent, group
         )
-    run.state, run.result = opened.state, opened.result
+    run.numbers, run.result = opened.numbers, opened.result
     if opened.files and run.result is None:
         stored = stored_tensors(opened.files)
         if config.shard:

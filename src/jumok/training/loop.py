@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Mapping
 from contextlib import nullcontext
 
 from torch import Tensor
@@ -17,8 +17,9 @@ from torch import Tensor
 from jumok.device import autocast, own_random, seed_random
 from jumok.errors import ProcessLost
 from jumok.messages import tr
-from jumok.runs.events import Event, Notice, Step
+from jumok.runs.events import Event, Finish, Notice, Stage, Step, Verdict
 from jumok.training.alarms import Alarms
+from jumok.training.checkpoint import Saving
 from jumok.training.clock import Clock
 from jumok.training.compilation import Compilation
 from jumok.training.objective import mean_losses
@@ -26,10 +27,8 @@ from jumok.training.optim import clip_gradients, set_rate
 from jumok.training.parallel import without_sums
 from jumok.training.planning.compiled_code import CompileTimes
 from jumok.training.planning.plan import MOST_COMPILING
-from jumok.training.saving import Saving
-from jumok.training.stages import begin_stage
-from jumok.training.state import TrainingRun
-from jumok.training.stopping import EarlyStopping, StoppingAt, is_over, steps_error
+from jumok.training.run import TrainingRun
+from jumok.training.stopping import Stopping
 from jumok.training.validation import Validation
 from jumok.training.verdict import TrainingLosses, pronounce
 
@@ -38,13 +37,16 @@ class Loop:
     """Trains a run from where it is to its end, or until `stop` is set."""
 
     def __init__(self, run: TrainingRun) -> None:
-        self.run, self.state, self.config, self.task = run, run.state, run.config, run.task
+        self.run, self.config, self.task = run, run.config, run.task
         self.group, self.objective = run.group, run.objective
-        self.clock = Clock(run)
-        self.validation = Validation(run, self.clock)
-        self.early_stopping, self.stopping_at = EarlyStopping(run), StoppingAt(run)
-        self.saving, self.compilation = Saving(run, self.clock), Compilation(run)
-        self.alarms, self.losses = Alarms(run), TrainingLosses(run)
+        self.clock = clock = Clock(run)
+        self.validation = Validation(run, clock)
+        self.stopping, self.alarms = Stopping(run, clock, self.validation), Alarms(run, clock)
+        parts = (clock, self.validation, self.stopping, self.alarms)
+        for part in parts:
+            part.load_state_dict(run.numbers)
+        self.checkpoint, self.compilation = Saving(run, clock, parts), Compilation(run)
+        self.losses = TrainingLosses(run, clock.step)
         self.stop = False
         self._updating = False  # parameters or moments are neither those before a step nor those after it
 
@@ -58,54 +60,57 @@ class Loop:
             yield from self._events()
         except ProcessLost:
             if self.run.shards is None and self.group.rank == 0 and not self._updating:
-                self.saving.save()
+                self.checkpoint.save()
             raise
 
     def _events(self) -> Generator[Event, None, None]:
-        run, state, group = self.run, self.state, self.group
+        run, clock, validation, group = self.run, self.clock, self.validation, self.group
         alarms = {found.text for found in self.task.alarms}
         for text in (text for text in run.notices if text not in alarms):
-            yield Notice(step=state.step, text=text)
+            yield Notice(step=clock.step, text=text)
         if run.result is not None:
             if group.rank == 0:
-                yield pronounce(run, run.result.figures, run.result.reason, self.losses)
+                yield self._verdict(run.result.figures, run.result.reason)
                 yield run.result
             return
         yield from self.alarms.before_the_first_step()
         yield from self._prepare()
-        while (rate := group.broadcast(None if is_over(run) or self.stop else self.clock.rate())) is not None:
-            began, before = time.perf_counter(), state.progress
+        while (rate := group.broadcast(None if self.stopping.is_over or self.stop else clock.rate())) is not None:
+            began, before = time.perf_counter(), clock.progress
             with self.compilation.in_use(), own_random(run.device):
                 step = self.take_step(rate)
             seconds = time.perf_counter() - began
             self.losses.add(step.loss)
             yield step
-            yield from self.clock.watch(seconds)
-            if error := steps_error(run):
-                self.saving.save()
-                yield pronounce(run, {}, "failed", self.losses)
+            yield from clock.watch(seconds)
+            if error := self.stopping.steps_error():
+                self.checkpoint.save()
+                yield self._verdict({}, "failed")
                 raise error
             validates, samples = group.broadcast(
-                (self.validation.due(before), self.validation.sample_due(before) and not is_over(run))
+                (validation.due(before), validation.sample_due(before) and not self.stopping.is_over)
             )
             if validates:
                 yield from self._validate(with_sample=samples)
             # After the last step the state is saved below.
-            if group.broadcast(self.saving.due and not (run.model_is_trained or self.stop)):
-                yield self.saving.save()
-        if not group.broadcast(is_over(run)):
+            if group.broadcast(self.checkpoint.due and not (clock.is_over or self.stop)):
+                yield self.checkpoint.save()
+        if not group.broadcast(self.stopping.is_over):
             yield from self._interrupt()
             return
         # A run that has reached its goal has its best parameters, unless their file was damaged and it was resumed.
-        if group.broadcast(state.validated != state.step and (not state.reached or state.best is None)):
+        if group.broadcast(
+            validation.validated != clock.step and (not self.stopping.reached or validation.best is None)
+        ):
             yield from self._validate(with_sample=False)
-        if group.broadcast(state.best is None and self.task.has_validation):
+        if group.broadcast(validation.best is None and self.task.has_validation):
             run.write_parameters()
             text = tr(
-                "No validation had a finite loss; the parameters are those of the last step, {step:,}.", step=state.step
+                "No validation had a finite loss; the parameters are those of the last step, {step:,}.",
+                step=clock.step,
             )
-            yield Notice(step=state.step, text=text)
-        yield self.saving.save()
+            yield Notice(step=clock.step, text=text)
+        yield self.checkpoint.save()
         if group.rank == 0:
             yield from self._finish()
 
@@ -117,7 +122,7 @@ class Loop:
         Args:
             rate: learning rate, as a share of its peak.
         """
-        began, run, state = time.perf_counter(), self.run, self.state
+        began, run, clock = time.perf_counter(), self.run, self.clock
         set_rate(run.optimizers, rate)
         losses, cost = self._gradients()
         norm = clip_gradients(run.trained, self.config.clip)
@@ -128,18 +133,17 @@ class Loop:
                 optimizer.step()
             self._updating = False
         run.trained.zero_grad()
-        state.failures = 0 if finite else state.failures + 1
-        state.step += 1
-        self.clock.advance(began, tokens=self.task.tokens_per_batch * cost)
+        self.stopping.count(finite=finite)
+        clock.advance(began, tokens=self.task.tokens_per_batch * cost)
         loss, *others = losses
         return Step(
-            step=state.step,
+            step=self.clock.step,
             loss=loss,
             rate=rate,
             grad_norm=norm,
             skipped=not finite,
-            progress=state.progress,
-            seconds=run.seconds,
+            progress=self.clock.progress,
+            seconds=clock.seconds,
             remaining=self.clock.remaining(),
             tokens_per_second=self.clock.tokens_per_second,
             lm_loss=others[0] / self.task.lm_weight if others else None,
@@ -152,7 +156,7 @@ class Loop:
             The losses of the task, whose sum is minimised, and the cost of the passes, in average batches.
         """
         run, task, accumulate = self.run, self.task, self.config.accumulate
-        first = self.state.step * accumulate
+        first = self.clock.step * accumulate
         run.trained.train()
         # All batches of the step are made first, because each loss is divided by what all of them count.
         parts = [
@@ -194,9 +198,9 @@ class Loop:
                 return
             figures = yield from self.validation.run()
             if figures:
-                yield from self.stopping_at.check(figures)
+                yield from self.stopping.check_goal(figures)
             yield from self.alarms.after_validation(figures)
-            yield from self.early_stopping.check(self.validation.times_as_often)  # counts failed validations, too
+            yield from self.stopping.check_patience()  # counts failed validations, too
             if with_sample:
                 yield from self.validation.sample()
         self.clock.evaluation_seconds = time.perf_counter() - began
@@ -204,36 +208,58 @@ class Loop:
     # --- before the first step, and after the last --------------------------------------------------------------------
 
     def _prepare(self) -> Iterator[Event]:
-        state, group = self.state, self.group
+        group = self.group
         # A run that was stopped before its first step has this sample already.
         begins, samples = group.broadcast(
             (
-                state.stage < len(self.run.stages),
-                state.step == 0 and not self.run.folder.logs.size("samples.txt"),
+                self.clock.stage < len(self.run.stages),
+                self.clock.step == 0 and not self.run.folder.logs.size("samples.txt"),
             )
         )
         if begins or samples:
             with self.run.whole():
                 if begins and group.rank == 0:
-                    yield from begin_stage(self.run, self.validation, self.stopping_at)
+                    yield from self._begin_stage()
                 if samples and group.rank == 0:
                     yield from self.validation.sample()
         if begins:
-            yield self.saving.save()
+            yield self.checkpoint.save()
         yield from self._compile()
         yield from self.clock.start()
-        self.saving.start()
+        self.checkpoint.start()
+
+    def _begin_stage(self) -> Iterator[Event]:
+        """Record the stage, and validate the parameters it begins with as it will validate its own."""
+        run, clock, validation, config = self.run, self.clock, self.validation, self.config
+        clock.stage = len(run.stages)
+        figures = validation.figures() if self.task.has_validation else {}
+        recorded = run.folder.read_config()
+        recorded.pop("finished", None)
+        run.folder.write_config({**recorded, "stages": run.stages})
+        yield Stage(
+            step=clock.step,
+            number=clock.stage + 1,
+            best_step=validation.best_step,
+            steps=config.steps,
+            minutes=config.minutes,
+        )
+        if figures:
+            validation.best = self.task.to_minimise(figures)
+            if config.keep == "last":  # the parameters of the stage are compared with those that it begins with
+                validation.lowest, validation.lowest_step = validation.best, clock.step
+            yield validation.event(figures, best=config.keep == "best")
+            yield from self.stopping.check_goal(figures)  # or the first that reach it would replace better ones
 
     def _compile(self) -> Iterator[Notice]:
-        if self.config.compile != "on" or self.group.broadcast(is_over(self.run) or self.stop):
+        if self.config.compile != "on" or self.group.broadcast(self.stopping.is_over or self.stop):
             return
         if self.group.broadcast(self._too_short_to_compile()):
-            yield Notice(step=self.state.step, text=tr("What is left of the run is too short to compile."))
+            yield Notice(step=self.clock.step, text=tr("What is left of the run is too short to compile."))
             return
         with own_random(self.run.device):
             failure = self.compilation.start(self._try_a_pass)
         if failure:
-            yield Notice(step=self.state.step, text=failure)
+            yield Notice(step=self.clock.step, text=failure)
 
     def _try_a_pass(self) -> None:
         """Compute a forward and a backward pass, without an update."""
@@ -256,30 +282,38 @@ class Loop:
         return expected >= MOST_COMPILING * self.clock.remaining()
 
     def _interrupt(self) -> Iterator[Event]:
-        run, state = self.run, self.state
+        run = self.run
         # Before its first validation a run has no model.safetensors, which `jumok generate` and others load.
-        if self.group.broadcast(state.best is None and (self.task.has_validation or not run.stages)):
+        if self.group.broadcast(self.validation.best is None and (self.task.has_validation or not run.stages)):
             run.write_parameters()
-        yield self.saving.save()
+        yield self.checkpoint.save()
         if self.group.rank:
             return
-        metrics = {} if state.best is None else run.folder.read_config()["metrics"]
+        metrics = {} if self.validation.best is None else run.folder.read_config()["metrics"]
         figures = metrics.get("validation", metrics)  # a confirmed goal and older runs have them by their names
-        yield run.finish("interrupted", {name: value for name, value in figures.items() if name != "step"})
+        yield self._end("interrupted", {name: value for name, value in figures.items() if name != "step"})
 
     def _finish(self) -> Iterator[Event]:
         """Take the last figures and sample, of the kept parameters, which the model has from then on, in eval mode."""
-        run, state, wanted = self.run, self.state, self.config.stop_at
+        run, wanted = self.run, self.config.stop_at
         run.report(tr("reading the held-out part for the last figure"))
         figures: dict[str, float] = {}
         run.read_best()
         run.model.eval()
-        if state.best is not None:
-            figures = self.stopping_at.figures or self.validation.final()
-            run.put_metrics({"step": state.best_step, **figures})
-        reason = "done" if state.cooldown is None else "early stop"
+        if self.validation.best is not None:
+            figures = self.stopping.figures or self.validation.final()
+            run.put_metrics({"step": self.validation.best_step, **figures})
+        reason = "done" if self.clock.cooldown is None else "early stop"
         if wanted is not None and figures and self.task.goal.reached(figures, wanted):
             reason = "reached"  # also at the very end
         yield from self.validation.sample(kept=True)
-        yield pronounce(run, figures, reason, self.losses)
-        yield run.finish(reason, figures)
+        yield self._verdict(figures, reason)
+        yield self._end(reason, figures)
+
+    def _verdict(self, figures: Mapping[str, float], reason: str) -> Verdict:
+        steps = {"best_step": self.validation.best_step, "lowest_step": self.validation.lowest_step}
+        return pronounce(self.run, figures, reason, self.losses, step=self.clock.step, **steps)
+
+    def _end(self, reason: str, figures: dict[str, float]) -> Finish:
+        clock, read = self.clock, self.validation.validation_read
+        return self.run.finish(reason, figures, step=clock.step, seconds=clock.seconds, read=read)

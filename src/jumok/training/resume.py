@@ -18,9 +18,11 @@ from jumok.runs.checkpoints import Checkpoint
 from jumok.runs.folder import RunFolder
 from jumok.text import Table, Text
 from jumok.training.adapters import read_base, require_one_process
+from jumok.training.checkpoint import LOGS, cut_logs, restore_checkpoint
 from jumok.training.memory import memory_errors
 from jumok.training.parallel import ProcessGroup
 from jumok.training.planning.plan import slow_precision
+from jumok.training.run import TrainingRun
 from jumok.training.run_record import (
     RunRecord,
     of_this_launch,
@@ -28,10 +30,8 @@ from jumok.training.run_record import (
     refuse_other_texts,
     require_reachable,
 )
-from jumok.training.saving import LOGS, cut_logs, restore_checkpoint
 from jumok.training.stages import add_stage, go_to_stage
 from jumok.training.start import adapt, new_run
-from jumok.training.state import TrainingRun
 
 
 def resume(
@@ -75,7 +75,7 @@ def resume(
             require_one_process(group.size)
             adapted = record.content["adapter"]
             adapt(run, whole=adapted["trained"], base=read_base(folder, run.model, adapted))
-        run.stages, run.state.planned_tokens = record.stages, record.planned_tokens
+        run.stages, run.numbers = record.stages, {"planned_tokens": record.planned_tokens}
         saved, run.notices = folder.checkpoints.newest()
         if further:
             add_stage(run, record, saved, machine)
@@ -136,13 +136,13 @@ def _go_back(run: TrainingRun, record: RunRecord, saved: Checkpoint | None) -> N
         return
     lost = _lost_parameters(run, saved)
     restore_checkpoint(run, saved)
-    cut_logs(run, run.state.logs)
-    if run.state.best is None or lost:  # what metrics there are belong to parameters that are gone
+    cut_logs(run, saved.numbers.get("logs", {}))
+    if saved.numbers["best"] is None or lost:  # what metrics there are belong to parameters that are gone
         run.put_metrics({})
     if lost:
-        run.state.best, run.state.validated = None, -1  # so that the next validation writes them, also at the end
+        run.numbers |= {"best": None, "validated": -1}  # so that the next validation writes them, also at the end
         run.notices.append(
-            tr("{lost} The best parameters are chosen anew from step {step} on.", lost=lost, step=run.state.step)
+            tr("{lost} The best parameters are chosen anew from step {step} on.", lost=lost, step=saved.step)
         )
 
 
@@ -216,13 +216,20 @@ def _go_to_end(
     """To the best parameters of a finished run, in eval mode, and to its result."""
     run.read_best()
     run.model.eval()
-    run.state.step, run.state.best_step = ended["step"], metrics.get("step", ended["step"])
+    step, best_step = ended["step"], metrics.get("step", ended["step"])
+    run.numbers = {"step": step, "best_step": best_step}
     if saved is not None:
-        run.state.lowest_step = saved.numbers.get("lowest_step", run.state.best_step)
-        run.began = time.monotonic() - _recorded(saved, "seconds")
-        run.state.validation_read = saved.numbers.get("validation_read", 0)
+        lowest, read = saved.numbers.get("lowest_step", best_step), saved.numbers.get("validation_read", 0)
+        run.numbers |= {"lowest_step": lowest, "validation_read": read, "seconds": _recorded(saved, "seconds")}
+        run.began = time.monotonic()
     try:
-        run.result = run.finish(ended["reason"], {name: metrics[name] for name in metrics if name != "step"})
+        run.result = run.finish(
+            ended["reason"],
+            {name: metrics[name] for name in metrics if name != "step"},
+            step=step,
+            seconds=run.numbers.get("seconds", time.monotonic() - run.began),
+            read=run.numbers.get("validation_read", 0),
+        )
     except KeyError as error:  # a figure of the task
         path = run.folder.path / "config.json"
         raise RunError("{path} is damaged: metrics lacks {missing}.", path=path, missing=error) from None

@@ -32,15 +32,15 @@ from jumok.runs.parameters import adopt_parameters
 from jumok.text import Table, Text, material_of
 from jumok.tokenizers import Tokenizer
 from jumok.training.adapters import Adapters, require_one_process, require_peft, write_base
+from jumok.training.loop import Loop
 from jumok.training.memory import memory_errors
 from jumok.training.objective import Objective
 from jumok.training.optim import make_optimizers
 from jumok.training.parallel import ProcessGroup
 from jumok.training.planning.plan import Plan, make_plan, must_measure, require_possible
 from jumok.training.recompute import recompute_blocks
+from jumok.training.run import TrainingRun
 from jumok.training.run_record import require_reachable, size_of
-from jumok.training.saving import write_checkpoint
-from jumok.training.state import TrainingRun, TrainingState
 from jumok.training.tasks import TASKS, Material, Task
 
 Source = str | os.PathLike[str] | Text | Table
@@ -222,14 +222,15 @@ class Start:
                     self.group,
                     self.make_model,
                 )
-                run.plan, run.state.planned_tokens, run.notices = plan, plan.tokens, [*task.notices, *plan.notices]
+                run.plan, run.notices = plan, [*task.notices, *plan.notices]
+                run.numbers["planned_tokens"] = plan.tokens
                 if math.isfinite(plan.seconds_per_step):
-                    run.state.seconds_per_step = plan.seconds_per_step
+                    run.numbers["seconds_per_step"] = plan.seconds_per_step
                 if init is not None:
                     new = adopt_parameters(run.model, init)
                     if training.lora is not None:
                         adapt(run, whole=new, base=write_base(folder, run.model, new))
-                    write_checkpoint(run)  # no seed could make these parameters again
+                    Loop(run).checkpoint.save()  # no seed could make these parameters again
                 self._write(run, plan, tokenizer, data)  # last: with config.json the folder is a run
             except BaseException as error:
                 # Nothing was trained yet. The same command can go on with whole shards of ids after a kill.
@@ -295,7 +296,6 @@ def new_run(
         model=model,
         objective=Objective(task, model),
         optimizers=make_optimizers(model, config, group.orthogonalise),
-        state=TrainingState(),
         train_tokens=data["train_tokens"],
         began=began,
         lock=ExitStack(),

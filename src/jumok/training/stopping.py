@@ -8,54 +8,58 @@ from collections.abc import Iterator, Mapping
 from jumok.errors import JumokError, TrainingError
 from jumok.messages import tr
 from jumok.runs.events import Event, Notice
-from jumok.training.state import TrainingRun
+from jumok.training.clock import Clock
+from jumok.training.run import Stateful, TrainingRun
+from jumok.training.validation import Validation
 
-COOLDOWN = 0.1  # length of an early stop's decay, as a share of the training of the model so far
-HOPE = 0.95  # the last figure over that of a validation, as long as neither is known: few windows may be hard ones
-PART = 1 / 8  # of the tokens of the last figures is read first, because most first attempts come too early
+# The last figure over that of a validation, as long as neither is known: few windows may be hard ones.
+FINAL_OVER_VALIDATION = 0.95
+FIRST_LOOK_SHARE = 1 / 8  # of the tokens of the last figures is read first, because most first attempts come too early
 FAILURES = 3  # steps in a row without a finite loss that end a run
 
 
-def is_over(run: TrainingRun) -> bool:
-    """Whether the stage has taken its last step."""
-    return run.state.reached or run.model_is_trained
+class Stopping(Stateful):
+    """Ends a run before its time.
 
+    A run with a goal ends as soon as the held-out part has the figure `stop_at`. A validation reads little, so it
+    decides nothing. Where it promises the goal, that is confirmed on what the last figures read; these then are the
+    last figures. A confirmation that fails tells how far validations are from the whole: they read the same windows
+    each time, which are harder or easier by about the same factor.
 
-class EarlyStopping:
-    """Ends a run after `patience` validations without a better one; the rate decays to zero before."""
-
-    def __init__(self, run: TrainingRun) -> None:
-        self._run = run
-
-    def check(self, times_as_often: int) -> Iterator[Event]:
-        """Begin the decay if it is time. times_as_often: validations are, so patience counts as many more."""
-        run, state = self._run, self._run.state
-        patience = run.config.patience * times_as_often if run.config.keep == "best" else 0
-        if patience and state.worse >= patience and state.cooldown is None and not run.model_is_trained:
-            state.cooldown = (state.progress, min(1.0, state.progress * (1 + COOLDOWN)))
-            text = tr("Nothing better in {count} validations: the rate now decays quickly to zero.", count=state.worse)
-            yield Notice(step=state.step, text=text)
-
-
-class StoppingAt:
-    """Ends a run as soon as the held-out part has the figure `stop_at`.
-
-    A validation reads little, so it decides nothing. Where it promises the goal, that is confirmed on what the last
-    figures read; these then are the last figures. A confirmation that fails tells how far validations are from the
-    whole: they read the same windows each time, which are harder or easier by about the same factor.
+    Attributes:
+        reached: the goal was. goal_ratio: last figures over those of a validation; None: not known.
+        failures: steps in a row without a finite loss. figures: that confirmed the goal.
     """
 
-    def __init__(self, run: TrainingRun) -> None:
-        self._run = run
-        self.figures: dict[str, float] = {}  # that confirmed the goal
+    reached: bool = False
+    goal_ratio: float | None = None
+    failures: int = 0
 
-    def check(self, validated: Mapping[str, float]) -> Iterator[Event]:
-        """Whether the goal is reached. validated: the figures of a validation of the model as it is."""
-        run, state, wanted, goal = self._run, self._run.state, self._run.config.stop_at, self._run.task.goal
+    def __init__(self, run: TrainingRun, clock: Clock, validation: Validation) -> None:
+        self._run, self._clock, self._validation = run, clock, validation
+        self.figures = dict[str, float]()
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the stage has taken its last step."""
+        return self.reached or self._clock.is_over
+
+    def check_patience(self) -> Iterator[Event]:
+        """Let the rate decay to zero after `patience` validations without a better one."""
+        config, clock, worse = self._run.config, self._clock, self._validation.worse
+        patience = config.patience * self._validation.times_as_often if config.keep == "best" else 0
+        if patience and worse >= patience and clock.cooldown is None and not clock.is_over:
+            clock.begin_cooldown()
+            text = tr("Nothing better in {count} validations: the rate now decays quickly to zero.", count=worse)
+            yield Notice(step=clock.step, text=text)
+
+    def check_goal(self, validated: Mapping[str, float]) -> Iterator[Event]:
+        """Find out whether the goal is reached. validated: the figures of a validation of the model as it is."""
+        run, wanted, goal = self._run, self._run.config.stop_at, self._run.task.goal
         if wanted is None:
             return
         short = goal.shortfall(validated)
-        if short * (state.goal_ratio or HOPE) > abs(wanted - goal.best):
+        if short * (self.goal_ratio or FINAL_OVER_VALIDATION) > abs(wanted - goal.best):
             return
         try:
             with run.evaluating():
@@ -63,52 +67,55 @@ class StoppingAt:
         except JumokError:  # the losses are not finite; the next validation says so
             return
         if short:
-            state.goal_ratio = goal.shortfall(figures) / short
+            self.goal_ratio = goal.shortfall(figures) / short
         if not whole:
             return
         if goal.reached(figures, wanted):
-            state.reached, self.figures = True, figures
-            run.keep_best(figures, last=True)
+            self.reached, self.figures = True, figures
+            self._validation.keep_best(figures, last=True)
             return
-        said = run.task.headline(figures)
-        text = tr("step {step:,}: {figures}, not {wanted:g} yet.", step=state.step, figures=said, wanted=wanted)
-        yield Notice(step=state.step, text=text)
+        step, said = self._clock.step, run.task.headline(figures)
+        text = tr("step {step:,}: {figures}, not {wanted:g} yet.", step=step, figures=said, wanted=wanted)
+        yield Notice(step=step, text=text)
 
     def _last_figures(self, wanted: float) -> tuple[dict[str, float], bool]:
-        """What the last figures would be, and whether they are of all that these read.
+        """Return what the last figures would be, and whether they are of all that these read.
 
         A loss is first taken from a part, without overlap: for the same time that reads more of a text. A part has too
         few wrong answers to tell their share.
         """
-        task, tokens = self._run.task, self._run.final_tokens
+        task, tokens = self._run.task, self._clock.final_tokens
         if task.goal.best == 0:
-            part = task.validate(self._run.model, int(PART * tokens))
+            part = task.validate(self._run.model, int(FIRST_LOOK_SHARE * tokens))
             if not task.goal.reached(part, wanted):
                 return part, False
         return task.final(self._run.model, tokens), True
 
+    def count(self, *, finite: bool) -> None:
+        """Count a step by whether its loss was finite."""
+        self.failures = 0 if finite else self.failures + 1
 
-def steps_error(run: TrainingRun) -> TrainingError | None:
-    """Return the error of a run after three steps in a row without a finite loss; None before."""
-    if run.state.failures < FAILURES:
-        return None
-    facts = {
-        "failures": FAILURES,
-        "step": run.state.step,
-        "path": run.folder.path,
-        "rate": run.config.learning_rate / 3,
-        "matrix_rate": run.config.matrix_learning_rate / 3,
-    }
-    if run.config.precision == "float32":
+    def steps_error(self) -> TrainingError | None:
+        """Return the error of a run after three steps in a row without a finite loss; None before."""
+        if self.failures < FAILURES:
+            return None
+        facts = {
+            "failures": FAILURES,
+            "step": self._clock.step,
+            "path": self._run.folder.path,
+            "rate": self._run.config.learning_rate / 3,
+            "matrix_rate": self._run.config.matrix_learning_rate / 3,
+        }
+        if self._run.config.precision == "float32":
+            return TrainingError(
+                "the loss was not finite in {failures} steps in a row (up to step {step}); the state is saved in "
+                "{path}. Start a new run with lower rates, for example {--learning-rate {rate:.2g}} "
+                "{--matrix-learning-rate {matrix_rate:.2g}}.",
+                **facts,
+            )
         return TrainingError(
             "the loss was not finite in {failures} steps in a row (up to step {step}); the state is saved in "
             "{path}. Start a new run with lower rates, for example {--learning-rate {rate:.2g}} "
-            "{--matrix-learning-rate {matrix_rate:.2g}}.",
+            "{--matrix-learning-rate {matrix_rate:.2g}}, or with {--precision float32}.",
             **facts,
         )
-    return TrainingError(
-        "the loss was not finite in {failures} steps in a row (up to step {step}); the state is saved in "
-        "{path}. Start a new run with lower rates, for example {--learning-rate {rate:.2g}} "
-        "{--matrix-learning-rate {matrix_rate:.2g}}, or with {--precision float32}.",
-        **facts,
-    )

@@ -22,8 +22,8 @@ from jumok.training.loop import Loop
 from jumok.training.memory import memory_errors
 from jumok.training.parallel import ProcessGroup
 from jumok.training.resume import resume
+from jumok.training.run import TrainingRun
 from jumok.training.start import Source, Start
-from jumok.training.state import TrainingRun
 from jumok.training.subscribers.event_log import Ending, EventLog
 from jumok.training.subscribers.pictures import Pictures
 
@@ -35,8 +35,8 @@ class Trainer:
     a context manager it closes itself. It prints nothing.
 
     Attributes:
-        folder, task, model, config, device, optimizers: of the run. state: what changes from step to step.
-        objective: the model with its loss, as a module.
+        folder, task, model, config, device, optimizers: of the run. clock: its steps and its progress.
+        validation: its best figures. objective: the model with its loss, as a module.
         stages: records of the stages after the first. notices: messages for the user, which `run` yields first.
         plan: of a run that was just started, or None. result: of a run that had finished before, or None.
         subscribers: functions that are called with each event before it is yielded, in this order. They write the logs,
@@ -48,7 +48,8 @@ class Trainer:
         self.folder, self.task, self.model, self.config, self.device = (
             run.folder, run.task, run.model, run.config, run.device,
         )  # fmt: skip
-        self.state, self.optimizers, self.stages, self.notices = run.state, run.optimizers, run.stages, run.notices
+        self.clock, self.validation = self.loop.clock, self.loop.validation
+        self.optimizers, self.stages, self.notices = run.optimizers, run.stages, run.notices
         self.plan, self.result, self.objective = run.plan, run.result, run.objective
         self._reports: list[str] = []  # of the subscribers, not yielded yet
         self.subscribers: list[Callable[[Event], None]] = []
@@ -186,13 +187,13 @@ class Trainer:
     def _shared(cls, run: TrainingRun, files: tuple[Path, ...] = ()) -> Self:
         try:
             share(run, files)
+            return cls(run)
         except BaseException:
             run.lock.close()
             raise
-        return cls(run)
 
     @property
-    def begun(self) -> TrainingRun:
+    def training_run(self) -> TrainingRun:
         """The run that `run` trains, for other ways to use it; then `run` must not be called."""
         return self._run
 
@@ -205,12 +206,12 @@ class Trainer:
     @property
     def step(self) -> int:
         """Optimizer steps taken so far."""
-        return self.state.step
+        return self.clock.step
 
     @property
     def seconds(self) -> float:
         """How long the run has taken, all its parts together."""
-        return self._run.seconds
+        return self.clock.seconds
 
     def close(self) -> None:
         """Unlock the folder; what came after the last save is lost. `run` does this at its end."""

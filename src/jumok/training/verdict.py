@@ -13,7 +13,7 @@ from jumok.config import TrainConfig
 from jumok.messages import message, shell, tr
 from jumok.runs.events import Verdict
 from jumok.training.alarms import FEWEST_STEPS
-from jumok.training.state import TrainingRun
+from jumok.training.run import TrainingRun
 from jumok.training.tasks import Task
 from jumok.training.tasks.task import Baseline
 
@@ -33,9 +33,9 @@ USES = {
 class TrainingLosses:
     """The training losses of a stage, NaN where one was not finite. A resumed run reads the earlier ones."""
 
-    def __init__(self, run: TrainingRun) -> None:
+    def __init__(self, run: TrainingRun, step: int) -> None:
         self.values = array("d")
-        if run.state.step > run.first_step:
+        if step > run.first_step:
             for event in run.folder.logs.metrics():
                 if event["event"] == "step" and event["step"] > run.first_step:
                     self.add(event["loss"])
@@ -45,35 +45,44 @@ class TrainingLosses:
         self.values.append(loss if loss is not None and math.isfinite(loss) else math.nan)
 
 
-def pronounce(run: TrainingRun, figures: Mapping[str, float], reason: str, losses: TrainingLosses) -> Verdict:
+def pronounce(
+    run: TrainingRun,
+    figures: Mapping[str, float],
+    reason: str,
+    losses: TrainingLosses,
+    *,
+    step: int,
+    best_step: int,
+    lowest_step: int,
+) -> Verdict:
     """Judge a run that has ended.
 
     Args:
         figures: the last ones, of the kept parameters; {} if there are none. reason: of the end, as in `Finish`.
-        losses: of the training steps.
+        losses: of the training steps. step: the last one. best_step, lowest_step: see `Validation`.
     """
-    state, first = run.state, run.first_step
-    lowest = state.best_step if run.config.keep == "best" else state.lowest_step
+    first = run.first_step
+    lowest = best_step if run.config.keep == "best" else lowest_step
     kind = judge(
         figures,
         run.task.baselines,
         reason,
-        steps=state.step - first,
+        steps=step - first,
         lowest=max(0, lowest - first),
         losses=losses.values,
         validates=run.task.has_validation,
     )
-    numbers: dict[str, float] = {"steps": state.step - first}
+    numbers: dict[str, float] = {"steps": step - first}
     if figures:
-        numbers |= {"kept_step": state.best_step, "best_step": lowest}
+        numbers |= {"kept_step": best_step, "best_step": lowest}
         compared = _behind(figures, run.task.baselines) or run.task.baselines[:1]
         for baseline in compared[:1]:
             numbers |= {"found": figures[baseline.figure], "baseline": baseline.value}
     return Verdict(
-        step=state.step,
+        step=step,
         kind=kind,
         numbers=numbers,
-        text=_text(kind, run, numbers, compared[0] if figures and compared else None),
+        text=_text(kind, run, step, numbers, compared[0] if figures and compared else None),
         command=_command(kind, run, numbers),
     )
 
@@ -124,7 +133,7 @@ def _has_risen(losses: Sequence[float], steps: int, lowest: int) -> bool:
     return not np.isnan(then).all() and bool(np.nanmean(now) > np.nanmean(then))
 
 
-def _text(kind: str, run: TrainingRun, numbers: Mapping[str, float], compared: Baseline | None) -> str:
+def _text(kind: str, run: TrainingRun, step: int, numbers: Mapping[str, float], compared: Baseline | None) -> str:
     steps, kept, best = (int(numbers.get(name, 0)) for name in ("steps", "kept_step", "best_step"))
     last = run.config.keep == "last"
     sentences = {
@@ -135,7 +144,7 @@ def _text(kind: str, run: TrainingRun, numbers: Mapping[str, float], compared: B
             "Overfitted: the best validation was after step {best:,} of {step:,}; after it the model learned the "
             "training part by heart. More text helps.",
             best=best,
-            step=run.state.step,
+            step=step,
         ),
         "too_short": tr("Too short: {steps:,} steps are too few. Train longer, or a smaller model.", steps=steps),
         "nothing_learned": tr(

@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
+from jumok.config import require_type
+from jumok.errors import ConfigError, RunError
 from jumok.messages import tr
 from jumok.runs.checkpoints import Checkpoint, stored_tensors
 from jumok.runs.events import Save
 from jumok.runs.parameters import parameters_of, require_fit, restore_parameters
+from jumok.training.alarms import Alarms
 from jumok.training.clock import Clock
-from jumok.training.state import TrainingRun, TrainingState
+from jumok.training.run import Stateful, TrainingRun
+from jumok.training.stopping import Stopping
+from jumok.training.validation import Validation
 
 if TYPE_CHECKING:
     from jumok.runs.stored import StoredTensors
@@ -26,10 +31,10 @@ LOGS = ("metrics.jsonl", "samples.txt")
 
 
 class Saving:
-    """Saves the state of a run every `save_every` seconds."""
+    """Saves the state of a run every `save_every` seconds. parts: whose states it collects."""
 
-    def __init__(self, run: TrainingRun, clock: Clock) -> None:
-        self._run, self._clock = run, clock
+    def __init__(self, run: TrainingRun, clock: Clock, parts: Sequence[Stateful]) -> None:
+        self._run, self._clock, self._parts = run, clock, parts
         self._saved_at = time.monotonic()
 
     def start(self) -> None:
@@ -46,17 +51,17 @@ class Saving:
     def save(self) -> Save:
         """Write the state to the run folder."""
         began = time.perf_counter()
-        write_checkpoint(self._run)
+        write_checkpoint(self._run, {name: value for part in self._parts for name, value in part.state_dict().items()})
         self._clock.save_seconds = time.perf_counter() - began
         self._saved_at = time.monotonic()
-        return Save(step=self._run.state.step, seconds=self._clock.save_seconds)
+        return Save(step=self._clock.step, seconds=self._clock.save_seconds)
 
 
 # --- writing ----------------------------------------------------------------------------------------------------------
 
 
-def write_checkpoint(run: TrainingRun) -> None:
-    """Add a training state to the run folder: parameters, moments of the optimizers, and numbers.
+def write_checkpoint(run: TrainingRun, numbers: Mapping[str, Any]) -> None:
+    """Add a training state to the run folder: parameters, moments of the optimizers, and the numbers of the parts.
 
     Rank 0 writes it. Shards are written by all processes, which call this at the same time.
     """
@@ -67,9 +72,9 @@ def write_checkpoint(run: TrainingRun) -> None:
         with suppress(OSError):  # rank 0 reports it
             write_part(run, tensors, run.group.broadcast())
         return
-    run.state.seconds = run.seconds
-    run.state.logs = {name: run.folder.logs.size(name) for name in LOGS}
-    state = Checkpoint(step=run.state.step, tensors=tensors, numbers=run.state.to_numbers())
+    logs = {name: run.folder.logs.size(name) for name in LOGS}
+    others = {name: value for name, value in numbers.items() if name != "step"}
+    state = Checkpoint(step=numbers["step"], tensors=tensors, numbers={**others, "logs": logs})
 
     def write_parts(folder: Path) -> Mapping[str, str]:
         return write_part(run, tensors, run.group.broadcast(folder.resolve()))
@@ -107,7 +112,7 @@ def restore_checkpoint(run: TrainingRun, saved: Checkpoint) -> None:
     Shards are read by `restore_together`, once all processes have opened the run.
 
     Raises:
-        RunError: the parameters do not fit the model.
+        RunError: the parameters do not fit the model, or a number has another type than when it was saved.
     """
     if run.config.shard and run.group.size > 1:
         run.restoring = stored_tensors(saved.files)
@@ -116,9 +121,21 @@ def restore_checkpoint(run: TrainingRun, saved: Checkpoint) -> None:
         restore_tensors(run, saved.tensors)
         if run.adapters is not None:
             run.write_adapters()  # those in the folder may belong to newer parameters, which are lost
-    planned = run.state.planned_tokens
-    run.state = TrainingState.from_numbers(saved.step, {"planned_tokens": planned, **saved.numbers})
-    run.began -= run.state.seconds
+    try:
+        for part in (Clock, Validation, Stopping, Alarms):
+            part.checked(saved.numbers)
+        require_type("seconds", saved.numbers.get("seconds", 0.0), float)
+        for log, size in saved.numbers.get("logs", {}).items():
+            require_type(log, size, int)
+    except (ConfigError, AttributeError) as error:
+        raise RunError(
+            "the training state after {step:,} steps is damaged: {error} Delete its folder in {folder} to go on "
+            "from the one before.",
+            step=saved.step,
+            error=error,
+            folder="state/",
+        ) from None
+    run.numbers |= {**saved.numbers, "step": saved.step}
 
 
 def restore_tensors(run: TrainingRun, tensors: Mapping[str, Tensor]) -> None:

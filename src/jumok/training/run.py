@@ -1,0 +1,173 @@
+"""What a training run is made of, and the interface of its parts that change from step to step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, nullcontext
+from dataclasses import dataclass, field
+from types import NoneType, UnionType
+from typing import TYPE_CHECKING, Any, get_args, get_origin, get_type_hints
+
+import torch
+from torch import nn
+from torch.optim import Optimizer
+
+from jumok.config import TrainConfig, require_type
+from jumok.device import autocast
+from jumok.models import Model
+from jumok.models.modes import eval_mode
+from jumok.runs.events import Finish
+from jumok.runs.folder import RunFolder
+from jumok.training.parallel import ProcessGroup, Shards
+from jumok.training.planning.plan import Plan
+from jumok.training.tasks import Task
+
+if TYPE_CHECKING:
+    from jumok.runs.stored import StoredTensors
+    from jumok.training.adapters import Adapters
+
+
+class Stateful:
+    """A part of a run that owns what a resumed run needs of it: the fields that its class annotates."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the fields as plain JSON values, by name."""
+        return {name: getattr(self, name) for name in type(self).__annotations__}
+
+    def load_state_dict(self, numbers: Mapping[str, Any]) -> None:
+        """Take over the fields that a training state has. Those that an older version did not save stay as they are."""
+        for name, value in self.checked(numbers).items():
+            setattr(self, name, value)
+
+    @classmethod
+    def checked(cls, numbers: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the fields that a training state has.
+
+        Raises:
+            ConfigError: one has another type than when it was saved.
+        """
+        found = {}
+        for name, hint in get_type_hints(cls).items():
+            if name in numbers:
+                value, kinds = numbers[name], get_args(hint) if isinstance(hint, UnionType) else (hint,)
+                if value is not None or NoneType not in kinds:
+                    kind = get_origin(kinds[0]) or kinds[0]
+                    value = kind(value) if kind is tuple and isinstance(value, list) else value  # JSON has lists only
+                    require_type(name, value, kind)
+                found[name] = value
+        return found
+
+
+@dataclass(kw_only=True)
+class TrainingRun:
+    """A run that is ready to train: its folder, which it has locked, its settings and its model.
+
+    What changes from step to step belongs to the parts of `jumok.training.loop.Loop`.
+
+    Attributes:
+        train_tokens: length of the training part. began: `time.monotonic()` at which this part of the run began.
+        numbers: the state that the parts begin with, by the names of their fields, and the sizes of the logs.
+        stages: the records of the stages after the first, as config.json has them; the newest one begins with the first
+            event if `numbers` have not counted it yet. notices: messages for the user, to be yielded first.
+        plan: of a run that was just started. result: of one that had finished. report: called with what is being done,
+            in a few words. group: the processes that train it. objective: the model with its loss; its gradients are
+            summed over the processes. restoring: shards that all processes have yet to read. adapters: that are trained
+            instead of the parameters of the model.
+    """
+
+    folder: RunFolder
+    task: Task[Any]
+    config: TrainConfig
+    device: torch.device
+    model: Model
+    objective: nn.Module
+    optimizers: list[Optimizer]
+    train_tokens: int
+    began: float
+    lock: ExitStack
+    report: Callable[[str], None]
+    numbers: dict[str, Any] = field(default_factory=dict)
+    stages: list[dict[str, Any]] = field(default_factory=list)
+    notices: list[str] = field(default_factory=list)
+    plan: Plan | None = None
+    result: Finish | None = None
+    restoring: StoredTensors | None = None
+    group: ProcessGroup = field(default_factory=ProcessGroup)
+    shards: Shards | None = None
+    adapters: Adapters | None = None
+
+    @property
+    def trained(self) -> Model:
+        """The model that is trained: `model`, or its shards."""
+        return self.model if self.shards is None else self.shards.model
+
+    @property
+    def tokens_per_step(self) -> int:
+        """Tokens that an optimizer step is trained on, about."""
+        return self.task.tokens_per_batch * self.config.accumulate
+
+    @property
+    def first_step(self) -> int:
+        """Steps that were taken before this stage."""
+        return int(self.stages[-1]["step"]) if self.stages else 0
+
+    @contextmanager
+    def whole(self) -> Iterator[None]:
+        """`model` is a plain one with all its parameters inside the block, also with shards or adapters."""
+        with (
+            nullcontext() if self.shards is None else self.shards.gathered(),
+            nullcontext() if self.adapters is None else self.adapters.merged(),
+        ):
+            yield
+
+    @contextmanager
+    def evaluating(self) -> Iterator[None]:
+        """The model in eval mode, in the precision of the run."""
+        with self.whole(), eval_mode(self.model), autocast(self.device, self.config.precision):
+            yield
+
+    def write_parameters(self) -> None:
+        """Write model.safetensors, and the adapters if the run trains some."""
+        if self.adapters is not None:
+            self.adapters.keep_best()
+        with self.whole():
+            if self.group.rank:
+                return
+            self.folder.write_parameters(self.model)
+        self.write_adapters()
+
+    def write_adapters(self) -> None:
+        """Write the adapters that model.safetensors was written with."""
+        if self.adapters is not None:
+            self.adapters.write(self.folder, self.folder.read_config()["data"].get("init"))
+
+    def read_best(self) -> None:
+        """Give `model` the parameters in the folder, for good."""
+        if self.shards is not None:
+            self.shards.fill()
+        if self.adapters is not None:
+            self.adapters.remove()
+            self.adapters = None
+        self.folder.read_parameters(self.model)
+
+    def put_metrics(self, metrics: Mapping[str, Any]) -> None:
+        """Write the figures of the parameters in the folder to config.json."""
+        self.folder.write_config({**self.folder.read_config(), "metrics": metrics})
+
+    def finish(self, reason: str, figures: dict[str, float], *, step: int, seconds: float, read: int) -> Finish:
+        """Return the last event.
+
+        Args:
+            figures: of the best parameters. read: how much of the held-out part the last validation has read.
+        """
+        return Finish(
+            step=step,
+            reason=reason,
+            figures=figures,
+            headline=self.task.headline(figures) if figures else "",
+            seconds=seconds,
+            unit=self.task.unit,
+            held_out=self.task.held_out_size,
+            validation_read=read,
+            more_context=self.task.final_has_more_context,
+        )
