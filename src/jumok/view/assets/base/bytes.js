@@ -27,10 +27,7 @@ export async function inflate(packed) {
   return new Uint8Array(bytes);
 }
 
-/**
- * The value of one half-precision number, given its sixteen bits.
- * @param {number} bits
- */
+/** The value of one half-precision number, given its sixteen bits. @param {number} bits */
 export function halfToNumber(bits) {
   const sign = bits & 0x8000 ? -1 : 1;
   const exponent = (bits >> 10) & 0x1f;

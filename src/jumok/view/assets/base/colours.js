@@ -63,11 +63,7 @@ export function themeColours(name) {
   return THEME_COLOURS[name === "dark" ? "dark" : "light"];
 }
 
-/**
- * The colour of a head: sixteen that stay apart, then the same again.
- * @param {number} head
- * @param {Theme} theme
- */
+/** The colour of a head: sixteen that stay apart, then the same again. @param {number} head @param {Theme} theme */
 export function headColour(head, theme) {
   const colours = HEAD_COLOURS[theme.name];
   return colours[head % colours.length];
@@ -76,8 +72,7 @@ export function headColour(head, theme) {
 /**
  * Set the colours of a theme as CSS variables: `--accent` is "#rrggbb", and `--accent-parts` "r g b", to which a style
  * may add an opacity. (Chrome has color-mix since version 111.)
- * @param {CSSStyleDeclaration} style
- * @param {Theme} theme
+ * @param {CSSStyleDeclaration} style @param {Theme} theme
  */
 export function setColours(style, theme) {
   for (const [name, colour] of Object.entries(theme)) {
@@ -132,9 +127,7 @@ function colourFromLab([light, a, b]) {
 
 /**
  * The colour between two: share 0 is the first, 1 the second. All as [r, g, b].
- * @param {Colour} from
- * @param {Colour} to
- * @param {number} share
+ * @param {Colour} from @param {Colour} to @param {number} share
  */
 export function mix(from, to, share) {
   const a = colourToLab(from);
@@ -147,8 +140,7 @@ const scaleTables = new Map();
 
 /**
  * A whole scale as 256 colours, r g b a in bytes, for bitmaps. It is made once and shared: do not write to it.
- * @param {"cool"|"warm"|"sign"} scale
- * @param {Theme} theme
+ * @param {"cool"|"warm"|"sign"} scale @param {Theme} theme
  */
 export function scaleTable(scale, theme) {
   const name = `${scale} ${theme.name}`;
@@ -166,11 +158,7 @@ export function scaleTable(scale, theme) {
   return table;
 }
 
-/**
- * @param {"cool"|"warm"|"sign"} scale
- * @param {number} value
- * @param {Theme} theme
- */
+/** @param {"cool"|"warm"|"sign"} scale @param {number} value @param {Theme} theme */
 function scaleColour(scale, value, theme) {
   const table = scaleTable(scale, theme);
   const at = 4 * Math.round(255 * Math.min(1, Math.max(0, value || 0)));
@@ -188,8 +176,7 @@ export function sequential(value, theme) {
 
 /**
  * From the surface to orange, never too dark for ink to stay readable on it: surprise, and the numbers of a head.
- * @param {number} value
- * @param {Theme} theme
+ * @param {number} value @param {Theme} theme
  */
 export function warm(value, theme) {
   return scaleColour("warm", value, theme);
@@ -204,29 +191,19 @@ export function diverging(value, theme) {
   return scaleColour("sign", ((value || 0) + 1) / 2, theme);
 }
 
-/**
- * The relative luminance of [r, g, b], 0 to 1, as WCAG defines it.
- * @param {Colour} colour
- */
+/** The relative luminance of [r, g, b], 0 to 1, as WCAG defines it. @param {Colour} colour */
 function luminance(colour) {
   const [r, g, b] = colour.map(colourLinear);
   return 0.2126 * r + 0.7152 * g + 0.0722 * b;
 }
 
-/**
- * The contrast of two [r, g, b], 1 to 21, as WCAG defines it.
- * @param {Colour} one
- * @param {Colour} other
- */
+/** The contrast of two [r, g, b], 1 to 21, as WCAG defines it. @param {Colour} one @param {Colour} other */
 export function contrast(one, other) {
   const [dim, bright] = [luminance(one), luminance(other)].sort((a, b) => a - b);
   return (bright + 0.05) / (dim + 0.05);
 }
 
-/**
- * Black or white, whichever is easier to read on [r, g, b]: at least 4.5 to 1 on any colour.
- * @param {Colour} colour
- */
+/** Black or white, whichever is easier to read on [r, g, b]: at least 4.5 to 1 on any colour. @param {Colour} colour */
 export function inkOn(colour) {
   return luminance(colour) > 0.179 ? "#000000" : "#ffffff";
 }

@@ -5,9 +5,7 @@
 
 /**
  * An element; functions among the attributes ("onclick") listen, true and false set and leave out, the rest is written.
- * @template {keyof HTMLElementTagNameMap} Tag
- * @param {Tag} tag
- * @param {Attributes} [attributes]
+ * @template {keyof HTMLElementTagNameMap} Tag @param {Tag} tag @param {Attributes} [attributes]
  * @param {Child|(Child|Child[])[]} [children]
  */
 export function element(tag, attributes = {}, children = []) {
@@ -25,8 +23,7 @@ export function element(tag, attributes = {}, children = []) {
 
 /**
  * A button; `pressed` makes it one that stays down.
- * @param {string} text
- * @param {Attributes & {pressed?: boolean, class?: string|null, title?: string}} [options]
+ * @param {string} text @param {Attributes & {pressed?: boolean, class?: string|null, title?: string}} [options]
  */
 export function button(text, { pressed, class: name = "", title, ...rest } = {}) {
   return element("button", {
@@ -42,12 +39,9 @@ export function button(text, { pressed, class: name = "", title, ...rest } = {})
 
 /**
  * A labelled list to choose from. Values are compared as strings, and given back as they were.
- * @template T
- * @param {string} label
+ * @template T @param {string} label
  * @param {readonly (readonly any[])[]} options a value and its text each
- * @param {T} value
- * @param {(value: T) => void} onchange
- * @param {Attributes} [attributes]
+ * @param {T} value @param {(value: T) => void} onchange @param {Attributes} [attributes]
  */
 export function choice(label, options, value, onchange, attributes = {}) {
   const select = element(
@@ -65,12 +59,9 @@ export function choice(label, options, value, onchange, attributes = {}) {
 
 /**
  * A row of buttons of which one is down.
- * @template T
- * @param {string} label
+ * @template T @param {string} label
  * @param {readonly (readonly any[])[]} options a value and its text each
- * @param {T} value
- * @param {(value: T) => void} onchange
- * @param {Attributes} [attributes]
+ * @param {T} value @param {(value: T) => void} onchange @param {Attributes} [attributes]
  */
 export function segmented(label, options, value, onchange, attributes = {}) {
   return element(

@@ -5,10 +5,7 @@ const LETTER_KEYS = { KeyG: "g", KeyT: "t", KeyL: "l", KeyS: "s", KeyX: "x", Key
 /** @type {Record<string, string>} */
 const SIGN_KEYS = { BracketLeft: "[", BracketRight: "]", Comma: ",", Period: ".", Slash: "/" };
 
-/**
- * The help overlay: pairs of keys and the word that says what they do.
- * @type {[string[], string][]}
- */
+/** The help overlay: pairs of keys and the word that says what they do. @type {[string[], string][]} */
 export const KEY_HELP = [
   [["↑", "↓", "←", "→"], "key.arrows"],
   [["[", "]"], "key.layer"],
@@ -36,10 +33,7 @@ export function keySign(event) {
   return key;
 }
 
-/**
- * Whether a key press belongs to a field that is being used, or to the browser.
- * @param {KeyboardEvent} event
- */
+/** Whether a key press belongs to a field that is being used, or to the browser. @param {KeyboardEvent} event */
 export function isForeignKey(event) {
   if (event.ctrlKey || event.metaKey || event.altKey || event.isComposing) return true;
   const target = /** @type {HTMLElement|null} */ (event.target);

@@ -28,10 +28,7 @@ let measuringContext = null;
 /** @type {Map<string, number>} */
 const measuredWidths = new Map();
 
-/**
- * What draws on a canvas; a browser without it cannot show a page.
- * @param {HTMLCanvasElement} canvas
- */
+/** What draws on a canvas; a browser without it cannot show a page. @param {HTMLCanvasElement} canvas */
 export function contextOf(canvas) {
   const context = canvas.getContext("2d");
   if (!context) throw new Error("canvas");
@@ -40,8 +37,7 @@ export function contextOf(canvas) {
 
 /**
  * The width of a text in pixels. Measuring is slow, and views measure the same tokens again and again.
- * @param {string} text
- * @param {Font} [font]
+ * @param {string} text @param {Font} [font]
  */
 export function measureText(text, font = {}) {
   const style = fontOf(font);
@@ -59,9 +55,7 @@ export function measureText(text, font = {}) {
 
 /**
  * The text, shortened with … to at most so many pixels; whole characters only.
- * @param {string} text
- * @param {number} maxWidth
- * @param {Font} [font]
+ * @param {string} text @param {number} maxWidth @param {Font} [font]
  */
 export function cut(text, maxWidth, font = {}) {
   if (measureText(text, font) <= maxWidth) return text;
@@ -78,11 +72,7 @@ export function cut(text, maxWidth, font = {}) {
 
 /** A grid of coloured cells, made once and painted often: rgba holds four bytes per cell, row after row. */
 export class Bitmap {
-  /**
-   * @param {number} columns
-   * @param {number} rows
-   * @param {Uint8ClampedArray<ArrayBuffer>} rgba
-   */
+  /** @param {number} columns @param {number} rows @param {Uint8ClampedArray<ArrayBuffer>} rgba */
   constructor(columns, rows, rgba) {
     this.columns = columns;
     this.rows = rows;
@@ -136,13 +126,7 @@ export class CanvasPainter {
     if (style.stroke) this.stroke(style);
   }
 
-  /**
-   * @param {number} x1
-   * @param {number} y1
-   * @param {number} x2
-   * @param {number} y2
-   * @param {Style} style
-   */
+  /** @param {number} x1 @param {number} y1 @param {number} x2 @param {number} y2 @param {Style} style */
   line(x1, y1, x2, y2, style) {
     this.context.beginPath();
     this.context.moveTo(x1, y1);
@@ -150,13 +134,7 @@ export class CanvasPainter {
     this.stroke(style);
   }
 
-  /**
-   * @param {number} x1
-   * @param {number} y1
-   * @param {number} x2
-   * @param {number} y2
-   * @param {Style} style
-   */
+  /** @param {number} x1 @param {number} y1 @param {number} x2 @param {number} y2 @param {Style} style */
   curve(x1, y1, x2, y2, style) {
     const middle = (x1 + x2) / 2;
     this.context.beginPath();
@@ -165,13 +143,7 @@ export class CanvasPainter {
     this.stroke(style);
   }
 
-  /**
-   * @param {number} x
-   * @param {number} y
-   * @param {number} width
-   * @param {number} height
-   * @param {Style} style
-   */
+  /** @param {number} x @param {number} y @param {number} width @param {number} height @param {Style} style */
   rect(x, y, width, height, style) {
     const { context } = this;
     if (style.fill && !style.stroke && !style.radius) {
@@ -188,22 +160,14 @@ export class CanvasPainter {
     this.shape(style);
   }
 
-  /**
-   * @param {number} x
-   * @param {number} y
-   * @param {number} radius
-   * @param {Style} style
-   */
+  /** @param {number} x @param {number} y @param {number} radius @param {Style} style */
   circle(x, y, radius, style) {
     this.context.beginPath();
     this.context.arc(x, y, radius, 0, 2 * Math.PI);
     this.shape(style);
   }
 
-  /**
-   * @param {number[][]} points
-   * @param {Style} style
-   */
+  /** @param {number[][]} points @param {Style} style */
   polygon(points, style) {
     const { context } = this;
     context.beginPath();
@@ -212,12 +176,7 @@ export class CanvasPainter {
     this.shape(style);
   }
 
-  /**
-   * @param {string} text
-   * @param {number} x
-   * @param {number} y
-   * @param {TextStyle} [style]
-   */
+  /** @param {string} text @param {number} x @param {number} y @param {TextStyle} [style] */
   text(text, x, y, style = {}) {
     const { context } = this;
     const { fill, align = "start", baseline = "middle", maxWidth, angle = 0, opacity = 1 } = style;
@@ -240,20 +199,13 @@ export class CanvasPainter {
     context.globalAlpha = before;
   }
 
-  /**
-   * @param {string} text
-   * @param {Font} font
-   */
+  /** @param {string} text @param {Font} font */
   measure(text, font) {
     return measureText(text, font);
   }
 
   /**
-   * @param {Bitmap} bitmap
-   * @param {number} x
-   * @param {number} y
-   * @param {number} width
-   * @param {number} height
+   * @param {Bitmap} bitmap @param {number} x @param {number} y @param {number} width @param {number} height
    * @param {{source?: number[]|null, smooth?: boolean, opacity?: number}} [options] source: x, y, width, height in the bitmap
    */
   image(bitmap, x, y, width, height, { source = null, smooth = false, opacity = 1 } = {}) {
@@ -267,13 +219,7 @@ export class CanvasPainter {
     context.globalAlpha = before;
   }
 
-  /**
-   * @param {number} x
-   * @param {number} y
-   * @param {number} width
-   * @param {number} height
-   * @param {() => void} body
-   */
+  /** @param {number} x @param {number} y @param {number} width @param {number} height @param {() => void} body */
   clip(x, y, width, height, body) {
     const { context } = this;
     context.save();
@@ -284,10 +230,7 @@ export class CanvasPainter {
     context.restore();
   }
 
-  /**
-   * @param {{translate?: number[], opacity?: number}} options
-   * @param {() => void} body
-   */
+  /** @param {{translate?: number[], opacity?: number}} options @param {() => void} body */
   group({ translate = [0, 0], opacity = 1 }, body) {
     const { context } = this;
     context.save();

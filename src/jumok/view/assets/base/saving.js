@@ -22,8 +22,7 @@ const FIGURE_SCALE = 2; // of a PNG
 
 /**
  * What of a view goes into a figure: all of it, or what is seen of one that is very long.
- * @param {{width: number, height: number}} content
- * @param {Box} seen
+ * @param {{width: number, height: number}} content @param {Box} seen
  */
 function figureWindow(content, seen) {
   /** @type {(size: number, from: number, length: number) => [number, number]} */
@@ -34,11 +33,7 @@ function figureWindow(content, seen) {
 }
 
 /**
- * @param {Painter} painter
- * @param {Theme} theme
- * @param {Legend[]} legend
- * @param {number} x
- * @param {number} y
+ * @param {Painter} painter @param {Theme} theme @param {Legend[]} legend @param {number} x @param {number} y
  * @param {number} width
  */
 function paintLegend(painter, theme, legend, x, y, width) {
@@ -100,9 +95,7 @@ export async function figureBlob({ view, theme, content, seen, title, subtitle }
 
 /**
  * A picture as PNG, twice as large as on the page.
- * @param {number} width
- * @param {number} height
- * @param {(painter: CanvasPainter) => void} paint
+ * @param {number} width @param {number} height @param {(painter: CanvasPainter) => void} paint
  * @returns {Promise<Blob>} rejected where a browser makes no picture of this size
  */
 export function pictureBlob(width, height, paint) {
@@ -115,11 +108,7 @@ export function pictureBlob(width, height, paint) {
   });
 }
 
-/**
- * A name that says what is in the file and that every system takes.
- * @param {string[]} parts
- * @param {string} kind
- */
+/** A name that says what is in the file and that every system takes. @param {string[]} parts @param {string} kind */
 export function figureName(parts, kind) {
   const name = parts
     .join("-")
@@ -130,11 +119,7 @@ export function figureName(parts, kind) {
   return `${name.slice(0, 120) || "jumok"}.${kind}`;
 }
 
-/**
- * Hand a file to the reader.
- * @param {Blob} blob
- * @param {string} name
- */
+/** Hand a file to the reader. @param {Blob} blob @param {string} name */
 export function download(blob, name) {
   const url = URL.createObjectURL(blob);
   const link = element("a", { href: url, download: name });

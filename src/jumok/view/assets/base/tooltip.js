@@ -13,10 +13,7 @@ export class Tooltip {
 
   /**
    * Show lines (strings, or {text, value, colour, strong, muted}) near a point of the window.
-   * @param {(string|TipLine)[]|null|undefined} lines
-   * @param {number} x
-   * @param {number} y
-   * @param {boolean} [touch]
+   * @param {(string|TipLine)[]|null|undefined} lines @param {number} x @param {number} y @param {boolean} [touch]
    */
   show(lines, x, y, touch = false) {
     if (!lines?.length) {
@@ -44,9 +41,7 @@ export class Tooltip {
 
   /**
    * Beside the pointer and inside the window; above a finger, which would cover it.
-   * @param {number} x
-   * @param {number} y
-   * @param {boolean} [touch]
+   * @param {number} x @param {number} y @param {boolean} [touch]
    */
   move(x, y, touch = false) {
     if (this.box.hidden) return;

@@ -18,10 +18,7 @@ const LANGUAGES = ["ko", "en"];
 /** @type {"ko"|"en"} */
 let spoken = "ko";
 
-/**
- * Set the language of the whole page: "ko" or "en"; anything else is taken as English.
- * @param {string} language
- */
+/** Set the language of the whole page: "ko" or "en"; anything else is taken as English. @param {string} language */
 export function setLanguage(language) {
   spoken = language === "ko" ? "ko" : "en";
 }
@@ -36,9 +33,7 @@ export function preferredLanguage(languages = globalThis.navigator?.languages ??
 
 /**
  * A label in the language of the page (or in the one given), with {name} replaced by values.name.
- * @param {string} key
- * @param {Record<string, unknown>} [values]
- * @param {string} [language]
+ * @param {string} key @param {Record<string, unknown>} [values] @param {string} [language]
  */
 export function t(key, values = {}, language = spoken) {
   const entry = words.get(key);
@@ -48,27 +43,18 @@ export function t(key, values = {}, language = spoken) {
   );
 }
 
-/**
- * One sentence of {ko, en}, as the notes of a trace bring them.
- * @param {{ko?: string, en?: string}} pair
- */
+/** One sentence of {ko, en}, as the notes of a trace bring them. @param {{ko?: string, en?: string}} pair */
 export function inLanguage(pair) {
   return pair[spoken] ?? pair.en ?? pair.ko ?? "";
 }
 
-/**
- * A count with separators: 12,345.
- * @param {number} n
- */
+/** A count with separators: 12,345. @param {number} n */
 export function count(n) {
   // Not by toLocaleString, whose first call takes 20 ms.
   return String(Math.round(n)).replace(/\B(?=(\d{3})+$)/g, ",");
 }
 
-/**
- * A large count in few characters, as the language counts: 1,240만 in Korean, 12.4M in English.
- * @param {number} n
- */
+/** A large count in few characters, as the language counts: 1,240만 in Korean, 12.4M in English. @param {number} n */
 export function shortCount(n) {
   const short = (/** @type {number} */ value) => (value >= 100 ? count(value) : String(Number(value.toPrecision(3))));
   if (spoken === "ko") {
@@ -82,8 +68,7 @@ export function shortCount(n) {
 
 /**
  * A number with a true minus sign and a fixed number of decimals: −0.125.
- * @param {number} x
- * @param {number} [digits]
+ * @param {number} x @param {number} [digits]
  */
 export function decimal(x, digits = 3) {
   if (!Number.isFinite(x)) return Number.isNaN(x) ? "NaN" : x < 0 ? "−∞" : "∞";
@@ -91,20 +76,13 @@ export function decimal(x, digits = 3) {
   return x < 0 && Number(shown) !== 0 ? `−${shown}` : shown;
 }
 
-/**
- * The same with its sign always shown: +0.125.
- * @param {number} x
- * @param {number} [digits]
- */
+/** The same with its sign always shown: +0.125. @param {number} x @param {number} [digits] */
 export function signed(x, digits = 3) {
   const shown = decimal(x, digits);
   return x > 0 && Number(shown) !== 0 ? `+${shown}` : shown;
 }
 
-/**
- * A share in per cent, with more decimals the smaller it is: 42%, 4.2%, 0.42%, <0.01%.
- * @param {number} x
- */
+/** A share in per cent, with more decimals the smaller it is: 42%, 4.2%, 0.42%, <0.01%. @param {number} x */
 export function percent(x) {
   if (!Number.isFinite(x)) return "NaN";
   const value = 100 * x;

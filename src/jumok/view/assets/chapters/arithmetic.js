@@ -15,10 +15,7 @@ export function products(q, k) {
   return q.map((value, i) => value * k[i]);
 }
 
-/**
- * @param {Vector} numbers
- * @returns {number}
- */
+/** @param {Vector} numbers @returns {number} */
 export function sum(numbers) {
   return numbers.reduce((total, value) => total + value, 0);
 }
@@ -36,8 +33,7 @@ export function dot(q, k) {
 /**
  * exp(score) over the sum of all of them, computed after the largest score is subtracted. Where all scores are -∞, as in
  * a row in which every key is masked, all weights are 0.
- * @param {Vector} scores
- * @returns {Vector}
+ * @param {Vector} scores @returns {Vector}
  */
 export function softmax(scores) {
   const largest = Math.max(...scores);
@@ -91,8 +87,7 @@ export function maskScores(scores, mask) {
 /**
  * By how many radians each pair turns from one position to the next.
  * @param {number} headDim D
- * @param {number} base
- * @returns {Vector} (D/2,)
+ * @param {number} base @returns {Vector} (D/2,)
  */
 export function frequencies(headDim, base) {
   return Array.from({ length: headDim / 2 }, (_, i) => base ** ((-2 * i) / headDim));
@@ -151,11 +146,7 @@ export function see(seen, scores, values) {
   };
 }
 
-/**
- * The weighted mean of the values seen.
- * @param {Seen} seen
- * @returns {number}
- */
+/** The weighted mean of the values seen. @param {Seen} seen @returns {number} */
 export function result(seen) {
   return seen.gathered / seen.total;
 }
@@ -173,8 +164,7 @@ export function result(seen) {
  * whose logits are computed.
  * @param {number} prompt tokens, at least 1
  * @param {number} generated tokens
- * @param {boolean} cached
- * @returns {Work}
+ * @param {boolean} cached @returns {Work}
  */
 export function work(prompt, generated, cached) {
   const done = { positions: 0, pairs: 0, outputs: 0 };
@@ -190,9 +180,7 @@ export function work(prompt, generated, cached) {
 
 /**
  * The number of multiplications in all matrix products of a GPT.
- * @param {Sizes} sizes
- * @param {Work} done
- * @returns {number}
+ * @param {Sizes} sizes @param {Work} done @returns {number}
  */
 export function multiplications(sizes, done) {
   const heads = sizes.nHead * sizes.headDim;

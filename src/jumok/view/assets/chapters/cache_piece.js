@@ -27,9 +27,7 @@ export const SIZES = {
 
 /**
  * One panel: keys and values above, below them the pairs of queries (rows) and keys (columns) of this step.
- * @param {number} left
- * @param {boolean} cached
- * @param {number} prompt
+ * @param {number} left @param {boolean} cached @param {number} prompt
  * @param {number} step from 1
  */
 function panel(left, cached, prompt, step) {

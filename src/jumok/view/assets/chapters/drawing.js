@@ -9,9 +9,7 @@ export const STRONGEST = 0.55; // opacity of the strongest cell: text on it keep
 export const WIDTH = 360; // of a drawing; text is then as large on a phone as it is written here
 
 /**
- * @param {string} tag
- * @param {Record<string, string | number>} [attributes]
- * @param {(Shape | string)[]} [children]
+ * @param {string} tag @param {Record<string, string | number>} [attributes] @param {(Shape | string)[]} [children]
  * @returns {Shape}
  */
 export function shape(tag, attributes = {}, children = []) {
@@ -22,22 +20,17 @@ export function shape(tag, attributes = {}, children = []) {
  * A text; its class says how it looks: "t" a title, "n" a note, "m" numbers.
  * @param {number} x
  * @param {number} y of the baseline
- * @param {string} content
- * @param {string} [name]
- * @param {"start" | "middle" | "end"} [anchor]
- * @returns {Shape}
+ * @param {string} content @param {string} [name] @param {"start" | "middle" | "end"} [anchor] @returns {Shape}
  */
 export function text(x, y, content, name = "", anchor = "start") {
   return shape("text", { class: name, x, y, "text-anchor": anchor }, [content]);
 }
 
 /**
- * @param {number} x
- * @param {number} y
+ * @param {number} x @param {number} y
  * @param {number} width negative ones reach to the left
  * @param {number} height negative ones reach up
- * @param {string} name
- * @returns {Shape}
+ * @param {string} name @returns {Shape}
  */
 export function rect(x, y, width, height, name) {
   const left = Math.min(x, x + width);
@@ -45,14 +38,7 @@ export function rect(x, y, width, height, name) {
   return shape("rect", { class: name, x: left, y: top, width: Math.abs(width), height: Math.abs(height) });
 }
 
-/**
- * @param {number} x
- * @param {number} y
- * @param {number} toX
- * @param {number} toY
- * @param {string} name
- * @returns {Shape}
- */
+/** @param {number} x @param {number} y @param {number} toX @param {number} toY @param {string} name @returns {Shape} */
 export function line(x, y, toX, toY, name) {
   return shape("line", { class: name, x1: x, y1: y, x2: toX, y2: toY });
 }
@@ -60,10 +46,7 @@ export function line(x, y, toX, toY, name) {
 /**
  * A cell with a number in it: blue for positive numbers, orange for negative ones, the stronger the larger. It always has
  * the same elements, so that a change is shown as one of the same cell.
- * @param {number} x
- * @param {number} y
- * @param {number} width
- * @param {number} height
+ * @param {number} x @param {number} y @param {number} width @param {number} height
  * @param {string} content "" leaves it empty
  * @param {number} [share] -1 to 1
  * @returns {Shape[]}
@@ -81,12 +64,7 @@ export function cell(x, y, width, height, content, share = 0) {
   return [fill, rect(x, y, width, height, "cell"), text(x + width / 2, y + height / 2 + 4, content, "m", "middle")];
 }
 
-/**
- * The whole drawing.
- * @param {number} height
- * @param {(Shape | Shape[])[]} shapes
- * @returns {Shape}
- */
+/** The whole drawing. @param {number} height @param {(Shape | Shape[])[]} shapes @returns {Shape} */
 export function drawing(height, shapes) {
   return shape(
     "svg",
@@ -102,11 +80,7 @@ const written = (value) => (typeof value === "number" ? String(Number(value.toFi
 const escaped = (content) =>
   content.replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;").replace(/"/g, "&quot;");
 
-/**
- * A shape as SVG text.
- * @param {Shape | string} part
- * @returns {string}
- */
+/** A shape as SVG text. @param {Shape | string} part @returns {string} */
 export function asText(part) {
   if (typeof part === "string") return escaped(part);
   const attributes = Object.entries(part.attributes)

@@ -29,9 +29,7 @@ const PACE = 1200; // milliseconds from step to step
 
 /**
  * A slider with its value beside it.
- * @param {Slider} control
- * @param {(key: string, value: number) => void} set
- * @returns {Made}
+ * @param {Slider} control @param {(key: string, value: number) => void} set @returns {Made}
  */
 function slider(control, set) {
   const input = /** @type {HTMLInputElement} */ (element("input", { type: "range", step: 1 }));
@@ -52,9 +50,7 @@ function slider(control, set) {
 
 /**
  * A slider of steps with buttons to go back, to go on, and to go on by itself.
- * @param {Slider} control
- * @param {(key: string, value: number) => void} set
- * @returns {Made}
+ * @param {Slider} control @param {(key: string, value: number) => void} set @returns {Made}
  */
 function steps(control, set) {
   let at = 0;
@@ -94,11 +90,7 @@ function steps(control, set) {
   };
 }
 
-/**
- * @param {Switch} control
- * @param {(key: string, value: number) => void} set
- * @returns {Made}
- */
+/** @param {Switch} control @param {(key: string, value: number) => void} set @returns {Made} */
 function checkbox(control, set) {
   const input = /** @type {HTMLInputElement} */ (element("input", { type: "checkbox" }));
   input.addEventListener("change", () => set(control.key, Number(input.checked)));
@@ -112,9 +104,7 @@ function checkbox(control, set) {
 
 /**
  * A row of buttons of which one is down.
- * @param {Choice} control
- * @param {(key: string, value: number) => void} set
- * @returns {Made}
+ * @param {Choice} control @param {(key: string, value: number) => void} set @returns {Made}
  */
 function choice(control, set) {
   const buttons = control.options.map((text, i) =>
@@ -134,12 +124,7 @@ function choice(control, set) {
 
 const MAKERS = { slider, steps, switch: checkbox, choice };
 
-/**
- * Put a piece on the page.
- * @param {Piece} piece
- * @param {HTMLElement} host
- * @param {string} title its name
- */
+/** Put a piece on the page. @param {Piece} piece @param {HTMLElement} host @param {string} title its name */
 export function mount(piece, host, title) {
   let state = { ...piece.start };
   /** @type {(key: string, value: number) => void} */

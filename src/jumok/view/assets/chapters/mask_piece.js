@@ -15,10 +15,7 @@ const STRONGEST_SCORE = 7;
 const SCORES = attentionScores(QUERIES, KEYS); // (T, S)
 const MASK = causalMask(T, T);
 
-/**
- * The scores and the weights of a state.
- * @param {import("./frame.js").State} state
- */
+/** The scores and the weights of a state. @param {import("./frame.js").State} state */
 export function tables(state) {
   const scores = state.masked ? maskScores(SCORES, MASK) : SCORES;
   return { scores, weights: scores.map(softmax) };

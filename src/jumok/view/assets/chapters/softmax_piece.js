@@ -13,9 +13,7 @@ const TOP = 42;
 
 /**
  * Coin flips: +1 or -1, the same ones each time (the generator mulberry32).
- * @param {number} count
- * @param {number} seed
- * @returns {number[]}
+ * @param {number} count @param {number} seed @returns {number[]}
  */
 function flips(count, seed) {
   let state = seed;

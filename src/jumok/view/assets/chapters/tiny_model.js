@@ -10,8 +10,7 @@ import { dot, softmax } from "./arithmetic.js";
 
 /**
  * Predict the token after `token`.
- * @param {Parameters} parameters
- * @param {number} token
+ * @param {Parameters} parameters @param {number} token
  * @param {number} target the token that does follow
  * @returns {Forward} the loss is the cross-entropy in nats
  */
@@ -24,9 +23,7 @@ export function forward({ embedding, head }, token, target) {
 
 /**
  * The gradients of the loss, from the logits back to the parameters.
- * @param {Parameters} parameters
- * @param {number} token
- * @param {number} target
+ * @param {Parameters} parameters @param {number} token @param {number} target
  * @returns {Gradients} of the logits, of x, and of both matrices
  */
 export function backward(parameters, token, target) {
@@ -45,9 +42,7 @@ export function backward(parameters, token, target) {
 
 /**
  * One step of gradient descent: each parameter minus rate times its gradient.
- * @param {Parameters} parameters
- * @param {Gradients} gradients
- * @param {number} rate
+ * @param {Parameters} parameters @param {Gradients} gradients @param {number} rate
  * @returns {Parameters} new ones
  */
 export function update(parameters, gradients, rate) {

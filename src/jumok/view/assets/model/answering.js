@@ -15,8 +15,7 @@ import { withoutReplaced } from "./utf8.js";
 /** Answers with one encoder–decoder. */
 export class Answering {
   /**
-   * @param {import("./encoder_decoder.js").EncoderDecoder} model
-   * @param {import("./token_text.js").TokenNames} reader
+   * @param {import("./encoder_decoder.js").EncoderDecoder} model @param {import("./token_text.js").TokenNames} reader
    */
   constructor(model, reader) {
     this.model = model;
@@ -27,11 +26,7 @@ export class Answering {
     this.special = new Set([...this.tokenizer.specialIds, ...marks]);
   }
 
-  /**
-   * The ids of a source, with those around it.
-   * @param {string} text
-   * @returns {number[]}
-   */
+  /** The ids of a source, with those around it. @param {string} text @returns {number[]} */
   source(text) {
     const { frame, context_length: most } = this.model.config;
     const inside = this.tokenizer.encode(text);
@@ -42,8 +37,7 @@ export class Answering {
   }
 
   /**
-   * @param {string} text
-   * @param {{tokens?: number, beams?: number}} settings
+   * @param {string} text @param {{tokens?: number, beams?: number}} settings
    * @param {(token: {id: number, text: string, added: string}) => void} onToken greedy tokens as they come
    * @param {() => boolean} stopped
    */
@@ -80,10 +74,8 @@ export class Answering {
 
   /**
    * One answer, token by token.
-   * @param {Cache} state
-   * @param {number} limit
-   * @param {(token: {id: number, text: string, added: string}) => void} onToken
-   * @param {() => Promise<boolean>} pause
+   * @param {Cache} state @param {number} limit
+   * @param {(token: {id: number, text: string, added: string}) => void} onToken @param {() => Promise<boolean>} pause
    * @returns {Promise<Answer>}
    */
   async written(state, limit, onToken, pause) {
@@ -108,8 +100,7 @@ export class Answering {
    * Log-probabilities of the token after those of a target: (V) of the tokenizer. A forced token costs nothing.
    * @param {number[]} ids without the one that begins a target
    * @param {Cache} state holds all but the last of them
-   * @param {number} limit
-   * @returns {Float32Array}
+   * @param {number} limit @returns {Float32Array}
    */
   logProbabilities(ids, state, limit) {
     const { config } = this.model;
@@ -127,8 +118,7 @@ export class Answering {
 
   /**
    * The text of an answer, without special tokens, and without a last character that is not complete.
-   * @param {number[]} ids
-   * @param {"stop" | "length"} finish
+   * @param {number[]} ids @param {"stop" | "length"} finish
    */
   textOf(ids, finish) {
     const text = this.tokenizer.decode(ids.filter((id) => !this.special.has(id)));
@@ -138,8 +128,7 @@ export class Answering {
 
 /**
  * Keys and values of a target for another beam; those of the source are shared.
- * @param {Cache} cache
- * @returns {Cache}
+ * @param {Cache} cache @returns {Cache}
  */
 function copyOf({ target, source }) {
   const copy = new KVCache(target.layers.length, target.layers[0].width);

@@ -2,7 +2,6 @@
 /**
  * WebAssembly from named instructions: a function's body is written as nested expressions, and `assemble` returns the
  * bytes of a module. Only what `kernels.js` needs is here.
- *
  * An instruction is a nested list of bytes, with its operands in front of it. Encodings:
  * https://webassembly.github.io/spec/core/binary/index.html
  */
@@ -15,12 +14,7 @@ const NO_RESULT = 0x40;
 const END = 0x0b;
 const SIMD = 0xfd;
 
-/**
- * An unsigned integer as LEB128.
- *
- * @param {number} value
- * @returns {number[]}
- */
+/** An unsigned integer as LEB128. @param {number} value @returns {number[]} */
 export function unsigned(value) {
   const bytes = [];
   do {
@@ -31,12 +25,7 @@ export function unsigned(value) {
   return bytes;
 }
 
-/**
- * A signed 32-bit integer as LEB128.
- *
- * @param {number} value
- * @returns {number[]}
- */
+/** A signed 32-bit integer as LEB128. @param {number} value @returns {number[]} */
 export function signed(value) {
   const bytes = [];
   for (;;) {
@@ -102,7 +91,6 @@ export const f32x4 = {
 
 /**
  * The memory that the module shares, exported functions, and nothing else.
- *
  * @param {Kernel[]} kernels of addresses and counts: all parameters are i32, and there is no result
  * @returns {Uint8Array<ArrayBuffer>} imports its memory as `page.memory`
  */
@@ -121,9 +109,7 @@ export function assemble(kernels) {
 
 /**
  * Reading and setting the locals of a function by name.
- *
- * @param {string[]} parameters
- * @param {Record<string, unknown>} locals
+ * @param {string[]} parameters @param {Record<string, unknown>} locals
  * @returns {{get: (name: string) => Code, set: (name: string, value: Code) => Code}}
  */
 export function localsOf(parameters, locals) {
@@ -134,13 +120,7 @@ export function localsOf(parameters, locals) {
   };
 }
 
-/**
- * do { body } while (condition)
- *
- * @param {Code} body
- * @param {Code} condition
- * @returns {Code}
- */
+/** do { body } while (condition) @param {Code} body @param {Code} condition @returns {Code} */
 export function repeat(body, condition) {
   return [0x03, NO_RESULT, body, condition, 0x0d, 0, END];
 }

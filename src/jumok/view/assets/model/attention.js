@@ -28,11 +28,7 @@ import { Linear, softmax } from "./matrices.js";
 
 /** Multi-head attention: self-attention, or cross-attention to keys and values in a cache. */
 export class MultiHeadAttention {
-  /**
-   * @param {Parameters} parameters
-   * @param {string} name
-   * @param {Shape} shape
-   */
+  /** @param {Parameters} parameters @param {string} name @param {Shape} shape */
   constructor(parameters, name, { n_head, n_kv_head, head_dim, qk_norm }) {
     this.heads = n_head;
     this.groups = n_kv_head;
@@ -47,10 +43,8 @@ export class MultiHeadAttention {
 
   /**
    * Attend from x to the positions in the cache and to x itself, which is added to the cache.
-   *
    * @param {Float32Array} x (T, C)
-   * @param {LayerCache} cache
-   * @param {How} how
+   * @param {LayerCache} cache @param {How} how
    * @returns {Float32Array} (T, C)
    */
   forward(x, cache, how) {
@@ -61,7 +55,6 @@ export class MultiHeadAttention {
 
   /**
    * Attend from x to the positions in the cache.
-   *
    * @param {Float32Array} x (T, C)
    * @param {LayerCache} cache
    * @param {number} start position of the first row of x
@@ -84,10 +77,8 @@ export class MultiHeadAttention {
 
   /**
    * Add the keys and values of x to the cache.
-   *
    * @param {Float32Array} x (T, C)
-   * @param {LayerCache} cache
-   * @param {How} how
+   * @param {LayerCache} cache @param {How} how
    */
   remember(x, cache, { rotary, notes }) {
     let k = this.k.forward(x); // (T, G, D)
@@ -101,12 +92,9 @@ export class MultiHeadAttention {
   }
 
   /**
-   * softmax(q kᵀ / sqrt(D)) v
-   *
+   * softmax(q kᵀ / sqrt(D)) v.
    * @param {Float32Array} q (T, H, D)
-   * @param {LayerCache} cache
-   * @param {number} start
-   * @param {How} how
+   * @param {LayerCache} cache @param {number} start @param {How} how
    * @returns {Float32Array} (T, H, D)
    */
   combineValues(q, { keys, values, length, products }, start, { causal, off, notes }) {

@@ -14,14 +14,13 @@ import { likeliest } from "./sampling.js";
 /** @typedef {{ids: number[], score: number, finish: "stop" | "length"}} Answer */
 
 /**
- * @template S
- * @param {object} search
+ * @template S @param {object} search
  * @param {S} search.state of the empty target
  * @param {number} search.beams
  * @param {number} search.limit the most tokens of an answer
  * @param {number} search.end the id that ends an answer
  * @param {(beam: Beam<S>) => Float32Array | Promise<Float32Array>} search.logProbabilities of the next token, (V);
- *   `state` then holds all of `ids`
+ * `state` then holds all of `ids`
  * @param {(state: S) => S} search.copy
  * @param {() => Promise<boolean>} search.pause true: stop
  * @returns {Promise<Answer[]>} the best first
@@ -59,8 +58,7 @@ export async function beamSearch({ state, beams: width, limit, end, logProbabili
 
 /**
  * The likeliest continuations of some beams.
- * @template S
- * @param {Beam<S>[]} beams
+ * @template S @param {Beam<S>[]} beams
  * @param {Float32Array[]} rows (V) each
  * @param {number} count
  */

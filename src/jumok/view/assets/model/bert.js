@@ -16,10 +16,7 @@ import { Pooling } from "./pooling.js";
 
 /** A bidirectional encoder, with the head of its configuration. */
 export class BERT {
-  /**
-   * @param {Config} config
-   * @param {Parameters} parameters
-   */
+  /** @param {Config} config @param {Parameters} parameters */
   constructor(config, parameters) {
     const block = blockOf(config);
     const pools = config.head === "pooler" || config.head === "classify";
@@ -40,7 +37,6 @@ export class BERT {
 
   /**
    * The last hidden states.
-   *
    * @param {ArrayLike<number>} ids (T)
    * @param {Options} [options]
    * @returns {Float32Array} (T, C)
@@ -65,7 +61,6 @@ export class BERT {
 
   /**
    * The logits over the vocabulary at some positions.
-   *
    * @param {ArrayLike<number>} ids (T)
    * @param {number[]} positions (N)
    * @param {Options} [options]
@@ -82,10 +77,8 @@ export class BERT {
 
   /**
    * The logits of the labels.
-   *
    * @param {ArrayLike<number>} ids (T)
-   * @param {Options} [options]
-   * @returns {Float32Array}
+   * @param {Options} [options] @returns {Float32Array}
    */
   classify(ids, options) {
     if (!this.pooling || !this.pooler || !this.classifier) throw new EngineError("engine.no_labels");
@@ -96,10 +89,7 @@ export class BERT {
 
 /** The head for masked tokens, but for its last layer, which is the matrix of the embedding. */
 class MaskedLMHead {
-  /**
-   * @param {Parameters} parameters
-   * @param {BlockConfig} block
-   */
+  /** @param {Parameters} parameters @param {BlockConfig} block */
   constructor(parameters, block) {
     this.dense = new Linear(parameters, "mlm_head.dense");
     this.norm = makeNorm(parameters, "mlm_head.norm", block);

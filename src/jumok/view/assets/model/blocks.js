@@ -25,8 +25,7 @@ export class Block {
   /**
    * @param {Parameters} parameters
    * @param {string} stack such as "blocks"
-   * @param {number} layer
-   * @param {BlockConfig} config
+   * @param {number} layer @param {BlockConfig} config
    * @param {{name?: string, causal?: boolean, cross?: boolean}} [kind] name of the block in recordings
    */
   constructor(parameters, stack, layer, config, { name = "self", causal = true, cross = false } = {}) {
@@ -81,11 +80,7 @@ export class Block {
 
   /**
    * Pre-norm is x + part(norm(x)), post-norm is norm(x + part(x)).
-   *
-   * @param {Float32Array} x
-   * @param {Norm} norm
-   * @param {(x: Float32Array) => Float32Array} part
-   * @returns {Float32Array}
+   * @param {Float32Array} x @param {Norm} norm @param {(x: Float32Array) => Float32Array} part @returns {Float32Array}
    */
   join(x, norm, part) {
     return this.preNorm ? sum(x, part(norm.forward(x))) : norm.forward(sum(x, part(x)));
@@ -93,9 +88,7 @@ export class Block {
 }
 
 /**
- * @param {Parameters} parameters
- * @param {string} name
- * @param {{norm: "rms" | "layer", norm_eps: number}} config
+ * @param {Parameters} parameters @param {string} name @param {{norm: "rms" | "layer", norm_eps: number}} config
  * @returns {Norm}
  */
 export function makeNorm(parameters, name, { norm, norm_eps }) {
@@ -104,11 +97,7 @@ export function makeNorm(parameters, name, { norm, norm_eps }) {
 
 /**
  * The heads of a layer that are switched off.
- *
- * @param {Options} options
- * @param {string} block
- * @param {number} layer
- * @returns {number[]}
+ * @param {Options} options @param {string} block @param {number} layer @returns {number[]}
  */
 function headsOff({ off = [] }, block, layer) {
   /** @type {[string, number, number][]} */

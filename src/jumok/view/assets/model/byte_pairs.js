@@ -21,11 +21,7 @@ export class BytePairs {
     });
   }
 
-  /**
-   * Join the ids of one piece.
-   * @param {number[]} ids
-   * @returns {number[]}
-   */
+  /** Join the ids of one piece. @param {number[]} ids @returns {number[]} */
   join(ids) {
     // A list with links, and a heap of the pairs that can be joined: n log n steps, so that a piece of 100,000
     // characters is no trap.
@@ -99,10 +95,7 @@ class PairHeap {
   }
 }
 
-/**
- * @param {Pair} a
- * @param {Pair} b
- */
+/** @param {Pair} a @param {Pair} b */
 function isBefore(a, b) {
   return a.rank < b.rank || (a.rank === b.rank && a.at < b.at);
 }

@@ -56,11 +56,7 @@ export class KVCache {
     return this.layers[0].length;
   }
 
-  /**
-   * Forget all positions from this one on.
-   *
-   * @param {number} length
-   */
+  /** Forget all positions from this one on. @param {number} length */
   truncate(length) {
     for (const layer of this.layers) layer.length = Math.min(layer.length, length);
   }

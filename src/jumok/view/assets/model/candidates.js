@@ -61,11 +61,7 @@ function chosenProbabilities(choice, settings) {
   return certain;
 }
 
-/**
- * How many ids are likelier than one, plus one.
- * @param {Float32Array} probabilities
- * @param {number} id
- */
+/** How many ids are likelier than one, plus one. @param {Float32Array} probabilities @param {number} id */
 export function rankOf(probabilities, id) {
   let rank = 1;
   for (const probability of probabilities) if (probability > probabilities[id]) rank += 1;

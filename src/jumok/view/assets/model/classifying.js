@@ -25,9 +25,7 @@ export class Classifying {
   /**
    * The probabilities of the labels; with `words` also the effect of each word. A later call ends the search for words
    * of an earlier one, which then has the words so far.
-   * @param {string} text
-   * @param {{words?: boolean}} [settings]
-   * @returns {Promise<Classified>}
+   * @param {string} text @param {{words?: boolean}} [settings] @returns {Promise<Classified>}
    */
   async classify(text, { words = false } = {}) {
     const call = (this.calls += 1);
@@ -63,12 +61,7 @@ export class Classifying {
   }
 }
 
-/**
- * A text without a word and the space before it.
- * @param {string} text
- * @param {number} start
- * @param {number} end
- */
+/** A text without a word and the space before it. @param {string} text @param {number} start @param {number} end */
 function withoutWord(text, start, end) {
   const before = text.slice(0, start);
   return (before.endsWith(" ") ? before.slice(0, -1) : before) + text.slice(end);

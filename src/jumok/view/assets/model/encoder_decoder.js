@@ -14,10 +14,7 @@ import { sinusoidal } from "./positions.js";
 
 /** A sequence-to-sequence model. */
 export class EncoderDecoder {
-  /**
-   * @param {Config} config
-   * @param {Parameters} parameters
-   */
+  /** @param {Config} config @param {Parameters} parameters */
   constructor(config, parameters) {
     const block = blockOf(config, config.n_head);
     const decoderBlock = blockOf(config, config.n_decoder_head);
@@ -39,7 +36,6 @@ export class EncoderDecoder {
 
   /**
    * The last hidden states of the encoder.
-   *
    * @param {ArrayLike<number>} ids (S)
    * @param {Options} [options]
    * @returns {Float32Array} (S, C)
@@ -55,7 +51,6 @@ export class EncoderDecoder {
 
   /**
    * A cache for targets, with the keys and values of a source.
-   *
    * @param {Float32Array} encoded (S, C), the result of `encode`
    * @returns {Cache}
    */
@@ -71,7 +66,6 @@ export class EncoderDecoder {
 
   /**
    * Read ids of the target: the logits of the next token after the last of them, or after each.
-   *
    * @param {ArrayLike<number>} ids (T)
    * @param {Cache} cache extended by the keys and values of `ids`
    * @param {Options & {all?: boolean}} [options] recorded blocks are "decoder" and "cross"
@@ -97,12 +91,7 @@ export class EncoderDecoder {
 
 /** Adds positions to embeddings; after learned positions follows a norm. */
 class Placement {
-  /**
-   * @param {Parameters} parameters
-   * @param {string} name
-   * @param {Config} config
-   * @param {BlockConfig} block
-   */
+  /** @param {Parameters} parameters @param {string} name @param {Config} config @param {BlockConfig} block */
   constructor(parameters, name, { family, context_length, n_embd }, block) {
     const learned = family === "classic";
     this.width = n_embd;

@@ -42,11 +42,7 @@ export async function openModel(header, parameters, options) {
 
 /** @implements {Engine} */
 export class LocalEngine {
-  /**
-   * @param {About} about
-   * @param {GPT | BERT | EncoderDecoder} model
-   * @param {Tokenizer} tokenizer
-   */
+  /** @param {About} about @param {GPT | BERT | EncoderDecoder} model @param {Tokenizer} tokenizer */
   constructor(about, model, tokenizer) {
     this.about = about;
     this.model = model;
@@ -87,43 +83,31 @@ export class LocalEngine {
     return this.tokenizer.decodeWhole(ids);
   }
 
-  /**
-   * @param {number[]} ids
-   * @param {{off?: Head[], sampling?: Sampling, top?: number}} [settings]
-   */
+  /** @param {number[]} ids @param {{off?: Head[], sampling?: Sampling, top?: number}} [settings] */
   async next(ids, settings) {
     return this._writing(ids).next(ids, settings);
   }
 
-  /**
-   * @param {number[]} ids
-   * @param {{off?: Head[], top?: number}} [settings]
-   */
+  /** @param {number[]} ids @param {{off?: Head[], top?: number}} [settings] */
   async score(ids, settings) {
     return this._writing(ids).score(ids, settings);
   }
 
   /**
-   * @param {number[]} ids
-   * @param {import("../page/engine_types.js").WriteSettings} [settings]
+   * @param {number[]} ids @param {import("../page/engine_types.js").WriteSettings} [settings]
    * @param {(token: import("../page/engine_types.js").Written) => void} [onToken]
    */
   async write(ids, settings = {}, onToken = () => {}) {
     return this._writing(ids).write(ids, settings, onToken, this._stopped());
   }
 
-  /**
-   * @param {number[]} ids
-   * @param {{off?: Head[], top?: number}} [settings]
-   * @returns {Promise<object>}
-   */
+  /** @param {number[]} ids @param {{off?: Head[], top?: number}} [settings] @returns {Promise<object>} */
   async record(ids, settings) {
     return this.tracing.gpt(this._writing(ids).model, ids, settings);
   }
 
   /**
-   * @param {number[]} ids
-   * @param {{layer?: number, off?: Head[], top?: number}} [settings]
+   * @param {number[]} ids @param {{layer?: number, off?: Head[], top?: number}} [settings]
    * @returns {Promise<import("../page/engine_types.js").Step>}
    */
   async step(ids, { layer = 0, off = [], top = USUAL_TOP } = {}) {
@@ -144,18 +128,14 @@ export class LocalEngine {
     };
   }
 
-  /**
-   * @param {string} text
-   * @param {{words?: boolean}} [settings]
-   */
+  /** @param {string} text @param {{words?: boolean}} [settings] */
   async classify(text, settings) {
     if (!this.classifying) throw this._not("classify");
     return this.classifying.classify(text, settings);
   }
 
   /**
-   * @param {string} text
-   * @param {{tokens?: number, beams?: number, trace?: boolean}} [settings]
+   * @param {string} text @param {{tokens?: number, beams?: number, trace?: boolean}} [settings]
    * @param {(token: {id: number, text: string, added: string}) => void} [onToken]
    */
   async answer(text, { trace = false, ...settings } = {}, onToken = () => {}) {
@@ -172,10 +152,7 @@ export class LocalEngine {
     };
   }
 
-  /**
-   * @param {string} text
-   * @param {{top?: number}} [settings]
-   */
+  /** @param {string} text @param {{top?: number}} [settings] */
   async fill(text, settings) {
     if (!this.filling) throw this._not("fill");
     return this.filling.fill(text, settings);
@@ -192,10 +169,7 @@ export class LocalEngine {
     return () => this.stops !== stops;
   }
 
-  /**
-   * @param {number[]} ids
-   * @returns {Writing}
-   */
+  /** @param {number[]} ids @returns {Writing} */
   _writing(ids) {
     if (!this.writing) throw this._not("write");
     if (!ids.length) throw new EngineError("engine.empty_text");

@@ -2,10 +2,7 @@
 
 /** What went wrong, as a key of the words table with the values of its sentence. */
 export class EngineError extends Error {
-  /**
-   * @param {string} code
-   * @param {Record<string, unknown>} [values]
-   */
+  /** @param {string} code @param {Record<string, unknown>} [values] */
   constructor(code, values = {}) {
     super(`${code} ${JSON.stringify(values)}`);
     this.name = "EngineError";

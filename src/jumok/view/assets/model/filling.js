@@ -12,10 +12,7 @@ import { Turns } from "./turns.js";
 
 /** Fills masks with one BERT. */
 export class Filling {
-  /**
-   * @param {import("./bert.js").BERT} model
-   * @param {TokenNames} reader
-   */
+  /** @param {import("./bert.js").BERT} model @param {TokenNames} reader */
   constructor(model, reader) {
     const { tokenizer } = reader;
     const mask = tokenizer.role("mask");
@@ -29,10 +26,7 @@ export class Filling {
     this.spaced = tokenizer.bytes.map((bytes) => tokenizer.kind === "bpe" && bytes[0] === 0x20 && bytes.length > 1);
   }
 
-  /**
-   * The ids of a text with masks, where the masks are, and whether a space stands before each.
-   * @param {string} text
-   */
+  /** The ids of a text with masks, where the masks are, and whether a space stands before each. @param {string} text */
   draft(text) {
     const parts = text.split(this.mask.name);
     const hasSpaced = this.spaced.includes(true);
@@ -51,8 +45,7 @@ export class Filling {
   }
 
   /**
-   * @param {string} text
-   * @param {{top?: number}} [settings]
+   * @param {string} text @param {{top?: number}} [settings]
    * @returns {Promise<import("../page/engine_types.js").Filled>}
    */
   async fill(text, { top = 5 } = {}) {
@@ -88,8 +81,7 @@ export class Filling {
 
   /**
    * The probabilities of what may stand at a mask, -1 for what may not, from a window that has it in the middle: (V).
-   * @param {number[]} ids
-   * @param {number} place
+   * @param {number[]} ids @param {number} place
    * @param {boolean} spaced whether the token must begin with a space
    */
   shares(ids, place, spaced) {

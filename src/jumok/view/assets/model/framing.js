@@ -5,10 +5,7 @@ import { isBlank } from "./boundaries.js";
 
 /** @typedef {import("./reader.js").Config} Config */
 
-/**
- * A text without white space around it.
- * @param {string} text
- */
+/** A text without white space around it. @param {string} text */
 export function stripped(text) {
   let [start, end] = [0, text.length];
   while (start < end && isBlank(text[start])) start += 1;
@@ -25,10 +22,7 @@ export class Framing {
     this.room = config.context_length - this.before.length - this.after.length;
   }
 
-  /**
-   * The ids of a text with those around it; a text that is too long loses its end.
-   * @param {number[]} ids
-   */
+  /** The ids of a text with those around it; a text that is too long loses its end. @param {number[]} ids */
   frame(ids) {
     return [...this.before, ...ids.slice(0, this.room), ...this.after];
   }

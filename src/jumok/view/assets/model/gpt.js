@@ -15,10 +15,7 @@ import { canBeSimd, PlainProducts, SimdProducts } from "./products.js";
 
 /** A causal language model. T positions, C width, V ids. */
 export class GPT {
-  /**
-   * @param {Config} config
-   * @param {Parameters} parameters
-   */
+  /** @param {Config} config @param {Parameters} parameters */
   constructor(config, parameters) {
     const modern = config.family === "modern";
     const block = blockOf(config);
@@ -37,7 +34,7 @@ export class GPT {
 
   /**
    * @param {{lasting?: boolean}} [settings] lasting: has room for all positions at once, in a memory of WebAssembly if
-   *   that is what the model computes with. Browsers have few of these, and are slow to free them.
+   * that is what the model computes with. Browsers have few of these, and are slow to free them.
    * @returns {KVCache} for up to context_length positions
    */
   newCache({ lasting = false } = {}) {
@@ -51,7 +48,6 @@ export class GPT {
 
   /**
    * The last hidden states, after the final norm.
-   *
    * @param {ArrayLike<number>} ids (T)
    * @param {KVCache} [cache] keys and values of the tokens before `ids`; extended by those of `ids`
    * @param {Options} [options]
@@ -81,10 +77,8 @@ export class GPT {
 
   /**
    * Read ids: the logits of the next token after the last of them, or after each.
-   *
    * @param {ArrayLike<number>} ids (T)
-   * @param {KVCache} [cache]
-   * @param {Options & {all?: boolean}} [options]
+   * @param {KVCache} [cache] @param {Options & {all?: boolean}} [options]
    * @returns {Float32Array} (V), or (T, V) for all
    */
   read(ids, cache, { all = false, ...options } = {}) {
@@ -96,10 +90,8 @@ export class GPT {
 
   /**
    * The logits of the labels.
-   *
    * @param {ArrayLike<number>} ids (T)
-   * @param {Options} [options]
-   * @returns {Float32Array}
+   * @param {Options} [options] @returns {Float32Array}
    */
   classify(ids, options) {
     if (!this.pooling || !this.classifier) throw new EngineError("engine.no_labels");
@@ -136,11 +128,7 @@ export function embed(table, ids) {
   return out;
 }
 
-/**
- * @param {ArrayLike<number>} ids
- * @param {Config} config
- * @param {number} [past] positions in the cache
- */
+/** @param {ArrayLike<number>} ids @param {Config} config @param {number} [past] positions in the cache */
 export function requireIds(ids, config, past = 0) {
   if (!ids.length) throw new RangeError("there are no ids to read");
   if (past + ids.length > config.context_length) {

@@ -1,7 +1,6 @@
 // @ts-check
 /**
  * The product of a matrix with vectors, in plain JavaScript and in WebAssembly with SIMD.
- *
  * Both hold all matrices in one memory. A row takes a multiple of 16 numbers there, and those behind its end are zero,
  * so that the SIMD loops have no remainder. Numbers of a row are 8-bit integers with one float32 factor for the row, or
  * float32. Vectors and sums are float32 (plain JavaScript sums in float64). The products of attention are in
@@ -25,12 +24,7 @@ const STEP = 16; // numbers of a row in one turn of the inner loop
 const TOGETHER = 4; // vectors that are multiplied while a row is in the registers
 const PAGE = 65536; // bytes, the unit of WebAssembly's memory
 
-/**
- * How many numbers a row takes.
- *
- * @param {number} columns
- * @returns {number}
- */
+/** How many numbers a row takes. @param {number} columns @returns {number} */
 export function strideOf(columns) {
   return Math.ceil(columns / STEP) * STEP;
 }
@@ -38,11 +32,9 @@ export function strideOf(columns) {
 /**
  * The product of a row and a vector. The two functions are alike; each sees one type of numbers only, which makes the
  * compiled code several times faster. Four sums, because an addition waits for the one before it.
- *
  * @param {Int8Array} weights
  * @param {number} start of the row
- * @param {Float64Array} x
- * @returns {number}
+ * @param {Float64Array} x @returns {number}
  */
 function dotOfBytes(weights, start, x) {
   const even = x.length - (x.length % 4);
@@ -57,12 +49,7 @@ function dotOfBytes(weights, start, x) {
   return a + b + (c + d);
 }
 
-/**
- * @param {Float32Array} weights
- * @param {number} start
- * @param {Float64Array} x
- * @returns {number}
- */
+/** @param {Float32Array} weights @param {number} start @param {Float64Array} x @returns {number} */
 function dotOfFloats(weights, start, x) {
   const even = x.length - (x.length % 4);
   let [a, b, c, d] = [0, 0, 0, 0];
@@ -76,11 +63,7 @@ function dotOfFloats(weights, start, x) {
   return a + b + (c + d);
 }
 
-/**
- * Products in plain JavaScript.
- *
- * @implements {Kernels}
- */
+/** Products in plain JavaScript. @implements {Kernels} */
 export class PlainKernels {
   /** @param {number} bytes of all matrices */
   constructor(bytes) {
@@ -109,11 +92,7 @@ export class PlainKernels {
   }
 }
 
-/**
- * Products in WebAssembly with SIMD.
- *
- * @implements {Kernels}
- */
+/** Products in WebAssembly with SIMD. @implements {Kernels} */
 export class SimdKernels {
   /**
    * @param {number} bytes of all matrices
@@ -158,7 +137,6 @@ export class SimdKernels {
 
 /**
  * The fastest kernels that compute correctly here.
- *
  * @param {number} bytes of all matrices
  * @param {number} longest the most rows or columns of one
  * @param {"simd" | "javascript"} [wanted] for tests; otherwise what works
@@ -171,7 +149,6 @@ export function makeKernels(bytes, longest, wanted) {
 
 /**
  * The module, if WebAssembly with SIMD is there and computes what plain JavaScript computes.
- *
  * @returns {WebAssembly.Module | null}
  */
 export function compiled() {
@@ -197,9 +174,7 @@ function testNumbers(count) {
 }
 
 /**
- * @param {Kernels} kernels
- * @param {typeof Int8Array | typeof Float32Array} type
- * @param {number} rows
+ * @param {Kernels} kernels @param {typeof Int8Array | typeof Float32Array} type @param {number} rows
  * @param {number} columns
  * @param {number} count of vectors
  */
@@ -214,11 +189,7 @@ function testProduct(kernels, type, rows, columns, count) {
   return out;
 }
 
-/**
- * @param {import("./products.js").Products} products
- * @param {number} seen
- * @param {number} width a multiple of 16
- */
+/** @param {import("./products.js").Products} products @param {number} seen @param {number} width a multiple of 16 */
 function testAttention(products, seen, width) {
   const rows = products.room(2 * seen * width); // of two heads
   rows.set(testNumbers(rows.length));
@@ -234,11 +205,8 @@ function testAttention(products, seen, width) {
 
 /**
  * The kernel for some vectors at a time:
- *
- *     for each row: for each vector: out[vector][row] = scale[row] · Σ weights[row][i] · x[vector][i]
- *
+ * for each row: for each vector: out[vector][row] = scale[row] · Σ weights[row][i] · x[vector][i]
  * Between rows of floats, which may be the keys of a head, there may be a gap.
- *
  * @param {"int8" | "float32"} type of the weights
  * @param {number} count of vectors
  * @returns {import("./assembler.js").Kernel}
@@ -302,9 +270,7 @@ function kernel(type, count) {
 
 /**
  * The kernel of `SimdProducts.mix`, with 16 columns at a time in the registers:
- *
- *     for each column: out[column] = Σ weights[row] · values[row][column]
- *
+ * for each column: out[column] = Σ weights[row] · values[row][column]
  * @returns {import("./assembler.js").Kernel}
  */
 function mixKernel() {

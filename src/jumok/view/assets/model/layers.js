@@ -18,11 +18,7 @@ const ACTIVATION = {
 
 /** x / sqrt(mean(x²) + eps) · weight */
 export class RMSNorm {
-  /**
-   * @param {Parameters} parameters
-   * @param {string} name
-   * @param {number} eps
-   */
+  /** @param {Parameters} parameters @param {string} name @param {number} eps */
   constructor(parameters, name, eps) {
     this.weight = parameters.vector(`${name}.weight`);
     this.eps = eps;
@@ -48,11 +44,7 @@ export class RMSNorm {
 
 /** (x - mean) / sqrt(variance + eps) · weight + bias */
 export class LayerNorm {
-  /**
-   * @param {Parameters} parameters
-   * @param {string} name
-   * @param {number} eps
-   */
+  /** @param {Parameters} parameters @param {string} name @param {number} eps */
   constructor(parameters, name, eps) {
     this.weight = parameters.vector(`${name}.weight`);
     this.bias = parameters.vector(`${name}.bias`);
@@ -82,11 +74,7 @@ export class LayerNorm {
 
 /** Two linear layers with an activation between them. */
 export class MLP {
-  /**
-   * @param {Parameters} parameters
-   * @param {string} name
-   * @param {Activation} activation
-   */
+  /** @param {Parameters} parameters @param {string} name @param {Activation} activation */
   constructor(parameters, name, activation) {
     this.up = new Linear(parameters, `${name}.up_proj`);
     this.down = new Linear(parameters, `${name}.down_proj`);
@@ -108,10 +96,7 @@ export class MLP {
 
 /** An MLP whose hidden units are gated by a second projection, without biases. */
 export class SwiGLU {
-  /**
-   * @param {Parameters} parameters
-   * @param {string} name
-   */
+  /** @param {Parameters} parameters @param {string} name */
   constructor(parameters, name) {
     this.gate = new Linear(parameters, `${name}.gate_proj`);
     this.up = new Linear(parameters, `${name}.up_proj`);
@@ -132,20 +117,14 @@ export class SwiGLU {
   }
 }
 
-/**
- * GELU in its exact form, in place.
- *
- * @param {Float32Array} x
- */
+/** GELU in its exact form, in place. @param {Float32Array} x */
 export function gelu(x) {
   for (let i = 0; i < x.length; i++) x[i] = ACTIVATION.gelu(x[i]);
 }
 
 /**
  * The error function, to 1.2e-7. Source: Abramowitz and Stegun, "Handbook of Mathematical Functions", 7.1.26.
- *
- * @param {number} x
- * @returns {number}
+ * @param {number} x @returns {number}
  */
 export function erf(x) {
   const t = 1 / (1 + 0.3275911 * Math.abs(x));

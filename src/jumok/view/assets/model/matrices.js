@@ -8,11 +8,9 @@ import { EngineError } from "./errors.js";
 /** A matrix (rows, columns) in the memory of its kernels. Each row begins at a multiple of `stride` numbers. */
 export class Matrix {
   /**
-   * @param {Kernels} kernels
-   * @param {Int8Array | Float32Array} weights
+   * @param {Kernels} kernels @param {Int8Array | Float32Array} weights
    * @param {Float32Array | null} scales (rows), factors of 8-bit integers; null for floats
-   * @param {number} rows
-   * @param {number} columns
+   * @param {number} rows @param {number} columns
    */
   constructor(kernels, weights, scales, rows, columns) {
     this.kernels = kernels;
@@ -25,7 +23,6 @@ export class Matrix {
 
   /**
    * x Wᵀ + b, as `torch.nn.functional.linear`: (T, columns) -> (T, rows).
-   *
    * @param {Float32Array} x
    * @param {Float32Array | null} [bias] (rows)
    * @returns {Float32Array}
@@ -39,9 +36,7 @@ export class Matrix {
 
   /**
    * Add a row to an array: the lookup of an embedding.
-   *
-   * @param {number} row
-   * @param {Float32Array} out
+   * @param {number} row @param {Float32Array} out
    * @param {number} [start] where in `out`
    */
   addRowTo(row, out, start = 0) {
@@ -53,10 +48,7 @@ export class Matrix {
 
 /** A linear layer: a matrix and perhaps a bias. */
 export class Linear {
-  /**
-   * @param {Parameters} parameters
-   * @param {string} name
-   */
+  /** @param {Parameters} parameters @param {string} name */
   constructor(parameters, name) {
     this.weight = parameters.matrix(`${name}.weight`);
     this.bias = parameters.optional(`${name}.bias`);
@@ -74,8 +66,7 @@ export class Linear {
 /** The parameters of a model, by the names of its state dict. */
 export class Parameters {
   /**
-   * @param {Map<string, Matrix>} matrices
-   * @param {Map<string, Float32Array>} vectors
+   * @param {Map<string, Matrix>} matrices @param {Map<string, Float32Array>} vectors
    * @param {Kernels} kernels that hold the matrices
    */
   constructor(matrices, vectors, kernels) {
@@ -84,30 +75,21 @@ export class Parameters {
     this.kernels = kernels;
   }
 
-  /**
-   * @param {string} name
-   * @returns {Matrix}
-   */
+  /** @param {string} name @returns {Matrix} */
   matrix(name) {
     const found = this.matrices.get(name);
     if (!found) throw new EngineError("engine.damaged", { reason: `${name} is missing` });
     return found;
   }
 
-  /**
-   * @param {string} name
-   * @returns {Float32Array}
-   */
+  /** @param {string} name @returns {Float32Array} */
   vector(name) {
     const found = this.vectors.get(name);
     if (!found) throw new EngineError("engine.damaged", { reason: `${name} is missing` });
     return found;
   }
 
-  /**
-   * @param {string} name
-   * @returns {Float32Array | null}
-   */
+  /** @param {string} name @returns {Float32Array | null} */
   optional(name) {
     return this.vectors.get(name) ?? null;
   }
@@ -115,7 +97,6 @@ export class Parameters {
 
 /**
  * Add a vector to each row of an array, in place.
- *
  * @param {Float32Array} rows (T, C)
  * @param {Float32Array} vector (C)
  */
@@ -125,13 +106,7 @@ export function addRow(rows, vector) {
   }
 }
 
-/**
- * The sum of two arrays.
- *
- * @param {Float32Array} x
- * @param {Float32Array} y
- * @returns {Float32Array}
- */
+/** The sum of two arrays. @param {Float32Array} x @param {Float32Array} y @returns {Float32Array} */
 export function sum(x, y) {
   const out = x.slice();
   for (let i = 0; i < out.length; i++) out[i] += y[i];
@@ -140,7 +115,6 @@ export function sum(x, y) {
 
 /**
  * The product of two vectors.
- *
  * @param {Float32Array} x (C)
  * @param {Float32Array} y (C)
  * @returns {number}
@@ -151,11 +125,7 @@ export function dot(x, y) {
   return total;
 }
 
-/**
- * Turn numbers into their softmax, in place.
- *
- * @param {Float32Array} row
- */
+/** Turn numbers into their softmax, in place. @param {Float32Array} row */
 export function softmax(row) {
   let largest = -Infinity;
   for (const value of row) if (value > largest) largest = value;

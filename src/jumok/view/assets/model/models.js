@@ -11,8 +11,7 @@ const MODELS = { gpt: GPT, bert: BERT, encoder_decoder: EncoderDecoder };
 
 /**
  * @param {import("./reader.js").Config} config with its "type", as in config.json
- * @param {import("./matrices.js").Parameters} parameters
- * @returns {GPT | BERT | EncoderDecoder}
+ * @param {import("./matrices.js").Parameters} parameters @returns {GPT | BERT | EncoderDecoder}
  */
 export function build(config, parameters) {
   const Kind = MODELS[config.type];

@@ -5,10 +5,7 @@ import { dot, softmax } from "./matrices.js";
 
 /** Pools hidden states: the first or the last, their mean, or a mean that is weighted by a learned query. */
 export class Pooling {
-  /**
-   * @param {"first" | "last" | "mean" | "attention"} kind
-   * @param {Float32Array | null} query (C)
-   */
+  /** @param {"first" | "last" | "mean" | "attention"} kind @param {Float32Array | null} query (C) */
   constructor(kind, query) {
     this.kind = kind;
     this.query = query;

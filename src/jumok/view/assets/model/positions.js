@@ -26,7 +26,6 @@ export class Rotary {
 
   /**
    * Rotate each pair (x_i, x_{i+D/2}) of each head by the angle of its position.
-   *
    * @param {Float32Array} x (T, heads, D)
    * @param {number} heads
    * @param {number} start position of the first row
@@ -49,9 +48,7 @@ export class Rotary {
 
 /**
  * The position table of the Transformer of 2017.
- *
- * @param {number} length
- * @param {number} width
+ * @param {number} length @param {number} width
  * @returns {Float32Array} (length, width)
  */
 export function sinusoidal(length, width) {

@@ -2,7 +2,6 @@
 /**
  * The two products of attention, for one query and one head: with the keys, and of its weights with the values. In plain
  * JavaScript, and in WebAssembly with SIMD for keys and values that are in its memory.
- *
  * Keys and values are (S, G, D). Those of a head begin at `first`, and are `step` numbers apart.
  */
 
@@ -28,9 +27,7 @@ export class PlainProducts {
 
   /**
    * @param {Float32Array} q (D)
-   * @param {Float32Array} keys
-   * @param {number} first
-   * @param {number} step
+   * @param {Float32Array} keys @param {number} first @param {number} step
    * @param {number} seen positions
    * @returns {Float32Array} (seen)
    */
@@ -55,9 +52,7 @@ export class PlainProducts {
   /**
    * @param {Float32Array} out (D)
    * @param {Float32Array} weights (seen)
-   * @param {Float32Array} values
-   * @param {number} first
-   * @param {number} step
+   * @param {Float32Array} values @param {number} first @param {number} step
    */
   mix(out, weights, values, first, step) {
     const width = out.length;
@@ -74,7 +69,6 @@ export class PlainProducts {
 
 /**
  * Has a memory of its own. It does not grow, because that would end the views of it; what is not used takes no room.
- *
  * @implements {Products}
  */
 export class SimdProducts {
@@ -105,10 +99,7 @@ export class SimdProducts {
 
   /**
    * @param {Float32Array} q (D)
-   * @param {Float32Array} keys
-   * @param {number} first
-   * @param {number} step
-   * @param {number} seen
+   * @param {Float32Array} keys @param {number} first @param {number} step @param {number} seen
    * @returns {Float32Array} (seen)
    */
   scores(q, keys, first, step, seen) {
@@ -122,9 +113,7 @@ export class SimdProducts {
   /**
    * @param {Float32Array} out (D)
    * @param {Float32Array} weights (seen)
-   * @param {Float32Array} values
-   * @param {number} first
-   * @param {number} step
+   * @param {Float32Array} values @param {number} first @param {number} step
    */
   mix(out, weights, values, first, step) {
     const places = [values.byteOffset + 4 * first, weights.byteOffset, this.sum.byteOffset];
@@ -135,7 +124,6 @@ export class SimdProducts {
 
 /**
  * Whether SIMD can multiply heads of a width.
- *
  * @param {number} width D
  * @returns {boolean}
  */

@@ -35,12 +35,7 @@ const FORMAT = "jumok-model-page";
 const VERSION = 1;
 const SIZES = { int8: 1, float16: 2, float32: 4 };
 
-/**
- * The JSON of a page.
- *
- * @param {string} text
- * @returns {Header}
- */
+/** The JSON of a page. @param {string} text @returns {Header} */
 export function readHeader(text) {
   /** @type {Header} */
   let header;
@@ -58,9 +53,7 @@ export function readHeader(text) {
 
 /**
  * The parameters of a page, checked.
- *
- * @param {Header} header
- * @param {string} base64
+ * @param {Header} header @param {string} base64
  * @param {{kernels?: "simd" | "javascript"}} [options] for tests; otherwise the fastest that work
  * @returns {Promise<Parameters>}
  */
@@ -69,8 +62,7 @@ export async function readParameters(header, base64, { kernels } = {}) {
 }
 
 /**
- * @param {Header} header
- * @param {string} base64
+ * @param {Header} header @param {string} base64
  * @returns {Promise<Uint8Array<ArrayBuffer>>} the raw bytes, which are those that were written
  */
 async function readBytes(header, base64) {
@@ -92,10 +84,7 @@ async function readBytes(header, base64) {
 
 /**
  * Copy parameters into the memory of kernels. 16-bit floats become 32-bit ones.
- *
- * @param {Header} header
- * @param {Uint8Array<ArrayBuffer>} bytes
- * @param {"simd" | "javascript"} [wanted]
+ * @param {Header} header @param {Uint8Array<ArrayBuffer>} bytes @param {"simd" | "javascript"} [wanted]
  * @returns {Parameters}
  */
 function placeParameters(header, bytes, wanted) {
@@ -161,12 +150,7 @@ function hex(buffer) {
   return Array.from(new Uint8Array(buffer), (byte) => byte.toString(16).padStart(2, "0")).join("");
 }
 
-/**
- * The checksum of zip and png files.
- *
- * @param {Uint8Array} bytes
- * @returns {number}
- */
+/** The checksum of zip and png files. @param {Uint8Array} bytes @returns {number} */
 export function crc32(bytes) {
   const table = Int32Array.from({ length: 256 }, (_, byte) => {
     for (let bit = 0; bit < 8; bit++) byte = byte & 1 ? (byte >>> 1) ^ 0xedb88320 : byte >>> 1;

@@ -29,11 +29,7 @@ const FIELDS = [
 
 const FEW = 64; // tokens that nearly always have the probability of a top-p together
 
-/**
- * All settings, checked.
- * @param {Sampling} sampling
- * @returns {Settings}
- */
+/** All settings, checked. @param {Sampling} sampling @returns {Settings} */
 export function settingsOf(sampling = {}) {
   const settings = /** @type {Settings} */ ({});
   for (const [name, usual, least, most] of FIELDS) {
@@ -72,8 +68,7 @@ export function filtered(logits, settings, seen = []) {
 
 /**
  * Rule out, in place, all but the k largest, ties with the last of them kept.
- * @param {Float32Array} logits
- * @param {number} k
+ * @param {Float32Array} logits @param {number} k
  */
 function keepTopK(logits, k) {
   const least = Float32Array.from(logits).sort()[Math.max(0, logits.length - k)];
@@ -82,8 +77,7 @@ function keepTopK(logits, k) {
 
 /**
  * Rule out, in place, all but the fewest likeliest whose probabilities reach p.
- * @param {Float32Array} logits
- * @param {number} p
+ * @param {Float32Array} logits @param {number} p
  */
 function keepTopP(logits, p) {
   const probabilities = softmax(logits);
@@ -103,28 +97,21 @@ function keepTopP(logits, p) {
 
 /**
  * Rule out, in place, what is less than p times as likely as the likeliest.
- * @param {Float32Array} logits
- * @param {number} p
+ * @param {Float32Array} logits @param {number} p
  */
 function keepMinP(logits, p) {
   const least = Math.fround(largest(logits) + Math.log(p));
   for (let i = 0; i < logits.length; i += 1) if (logits[i] < least) logits[i] = -Infinity;
 }
 
-/**
- * The largest of some numbers.
- * @param {Float32Array} logits
- */
+/** The largest of some numbers. @param {Float32Array} logits */
 function largest(logits) {
   let most = -Infinity;
   for (let i = 0; i < logits.length; i += 1) if (logits[i] > most) most = logits[i];
   return most;
 }
 
-/**
- * @param {Float32Array} logits
- * @returns {Float32Array}
- */
+/** @param {Float32Array} logits @returns {Float32Array} */
 export function softmax(logits) {
   const most = largest(logits);
   const shares = new Float32Array(logits.length);
@@ -137,10 +124,7 @@ export function softmax(logits) {
   return shares;
 }
 
-/**
- * ln Σ exp(logit)
- * @param {Float32Array} logits
- */
+/** ln Σ exp(logit) @param {Float32Array} logits */
 export function logSumExp(logits) {
   const most = largest(logits);
   let sum = 0;
@@ -148,10 +132,7 @@ export function logSumExp(logits) {
   return most + Math.log(sum);
 }
 
-/**
- * @param {Float32Array} logits
- * @returns {Float32Array}
- */
+/** @param {Float32Array} logits @returns {Float32Array} */
 export function logSoftmax(logits) {
   const total = logSumExp(logits);
   return logits.map((logit) => logit - total);
@@ -159,9 +140,7 @@ export function logSoftmax(logits) {
 
 /**
  * The ids of the largest numbers, the largest first; the lower id of two that are equal.
- * @param {Float32Array} logits
- * @param {number} count
- * @returns {number[]}
+ * @param {Float32Array} logits @param {number} count @returns {number[]}
  */
 export function likeliest(logits, count) {
   if (count > logits.length / 8) {
@@ -183,9 +162,7 @@ export function likeliest(logits, count) {
 /**
  * The id at which the cumulative probability passes a random number; the likeliest where the temperature is 0.
  * @param {Float32Array} logits (V), of `filtered`.
- * @param {Settings} settings
- * @param {Random} random
- * @returns {number}
+ * @param {Settings} settings @param {Random} random @returns {number}
  */
 export function drawn(logits, settings, random) {
   if (settings.temperature === 0) return likeliest(logits, 1)[0];

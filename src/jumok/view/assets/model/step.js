@@ -24,8 +24,7 @@ import { windowStart } from "./window.js";
 /**
  * @param {Reading} reading
  * @param {ArrayLike<number>} ids the text, of which the model sees the window
- * @param {{layer?: number, off?: Head[]}} [options]
- * @returns {StepArrays}
+ * @param {{layer?: number, off?: Head[]}} [options] @returns {StepArrays}
  */
 export function stepOf(reading, ids, { layer = 0, off = [] } = {}) {
   const { config } = reading.model;

@@ -6,10 +6,7 @@ import { decodeUtf8, incompleteEnd, joinBytes, withoutReplaced } from "./utf8.js
 
 /** Ids, one at a time, to text that is final. A character with missing bytes, and a syllable that may go on, wait. */
 export class TokenStream {
-  /**
-   * @param {(id: number) => Uint8Array} bytesOf
-   * @param {boolean} composes whether the text is composed (jamo)
-   */
+  /** @param {(id: number) => Uint8Array} bytesOf @param {boolean} composes whether the text is composed (jamo) */
   constructor(bytesOf, composes) {
     this.bytesOf = bytesOf;
     this.composes = composes;
@@ -17,11 +14,7 @@ export class TokenStream {
     this.held = ""; // decomposed text whose last character may still change
   }
 
-  /**
-   * Add one id and return the text that is now final, often "".
-   * @param {number} id
-   * @returns {string}
-   */
+  /** Add one id and return the text that is now final, often "". @param {number} id @returns {string} */
   push(id) {
     const bytes = joinBytes([this.pending, this.bytesOf(id)]);
     const end = bytes.length - incompleteEnd(bytes);
@@ -39,10 +32,7 @@ export class TokenStream {
     return final.normalize("NFC");
   }
 
-  /**
-   * End the text: return what was held back, U+FFFD for a character that is not complete.
-   * @returns {string}
-   */
+  /** End the text: return what was held back, U+FFFD for a character that is not complete. @returns {string} */
   flush() {
     const text = this.held + decodeUtf8(this.pending);
     this.held = "";
@@ -50,10 +40,7 @@ export class TokenStream {
     return this.composes ? text.normalize("NFC") : text;
   }
 
-  /**
-   * As `flush`, without a last character whose bytes are not complete.
-   * @returns {string}
-   */
+  /** As `flush`, without a last character whose bytes are not complete. @returns {string} */
   finish() {
     return withoutReplaced(this.flush());
   }

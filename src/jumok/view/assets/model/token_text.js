@@ -56,11 +56,7 @@ export class TokenNames {
     this.names = new Map();
   }
 
-  /**
-   * What to show for one token, alone.
-   * @param {number} id
-   * @returns {string}
-   */
+  /** What to show for one token, alone. @param {number} id @returns {string} */
   name(id) {
     let name = this.names.get(id);
     if (name === undefined) {
@@ -71,11 +67,7 @@ export class TokenNames {
     return name;
   }
 
-  /**
-   * The tokens of a text, from their ids.
-   * @param {number[]} ids
-   * @returns {Pieces}
-   */
+  /** The tokens of a text, from their ids. @param {number[]} ids @returns {Pieces} */
   read(ids) {
     const { text, places, fresh } = this.places(ids);
     const tokens = ids.map((id, i) => ({
@@ -127,10 +119,7 @@ export class TokenNames {
     return { text, places, fresh };
   }
 
-  /**
-   * The characters of ids without special tokens, and for each id those that it is a part of.
-   * @param {number[]} ids
-   */
+  /** The characters of ids without special tokens, and for each id those that it is a part of. @param {number[]} ids */
   _spelled(ids) {
     const spelled = this.tokenizer.bytesOf(ids);
     const characters = utf8Characters(joinBytes(spelled));
@@ -154,17 +143,13 @@ export class TokenNames {
 
 /**
  * Text in which everything can be seen, on one line, in the order in which it is written; never empty.
- * @param {string} text
- * @returns {string}
+ * @param {string} text @returns {string}
  */
 export function visible(text) {
   return visibleBytes(new TextEncoder().encode(text));
 }
 
-/**
- * As `visible`, of bytes; one that is part of no whole character is <EA>.
- * @param {Uint8Array} bytes
- */
+/** As `visible`, of bytes; one that is part of no whole character is <EA>. @param {Uint8Array} bytes */
 function visibleBytes(bytes) {
   let shown = "";
   let text = "";
@@ -217,9 +202,7 @@ function hexBytes(bytes) {
 
 /**
  * The characters that some make together, and for each the place that it went into.
- * @param {string[]} characters
- * @param {boolean} composes
- * @returns {{text: string[], owners: Place[]}}
+ * @param {string[]} characters @param {boolean} composes @returns {{text: string[], owners: Place[]}}
  */
 function composed(characters, composes) {
   if (!composes) return { text: characters, owners: characters.map((_, i) => [i, i + 1]) };
@@ -240,9 +223,7 @@ function composed(characters, composes) {
 
 /**
  * Whether the character at a place may become one with what stands before it.
- * @param {string[]} characters
- * @param {number} at
- * @returns {boolean}
+ * @param {string[]} characters @param {number} at @returns {boolean}
  */
 function composesAt(characters, at) {
   const [before, here] = [characters[at - 1], characters[at]];
@@ -266,8 +247,7 @@ function isJamo(character) {
 
 /**
  * The number of the character, with its marks, that each code point is a part of.
- * @param {string[]} text
- * @param {Set<number>} fresh
+ * @param {string[]} text @param {Set<number>} fresh
  */
 function charactersOf(text, fresh) {
   /** @type {number[]} */
@@ -287,8 +267,7 @@ function charactersOf(text, fresh) {
 
 /**
  * The number of the word that each code point is a part of; line ends stand alone, blanks with what follows.
- * @param {string[]} text
- * @param {Set<number>} fresh
+ * @param {string[]} text @param {Set<number>} fresh
  */
 function wordsOf(text, fresh = new Set()) {
   /** @type {number[]} */
@@ -305,8 +284,7 @@ function wordsOf(text, fresh = new Set()) {
 
 /**
  * The number of the group of each token: tokens that share a unit, one with the next, are one group.
- * @param {Piece[]} tokens
- * @param {number[]} units
+ * @param {Piece[]} tokens @param {number[]} units
  */
 function grouped(tokens, units) {
   /** @type {number[]} */
@@ -324,10 +302,7 @@ function grouped(tokens, units) {
 
 /**
  * What to show for each group.
- * @param {Piece[]} tokens
- * @param {number[]} groups
- * @param {string[]} text
- * @param {boolean} isWord
+ * @param {Piece[]} tokens @param {number[]} groups @param {string[]} text @param {boolean} isWord
  */
 function groupTexts(tokens, groups, text, isWord) {
   const shown = [];

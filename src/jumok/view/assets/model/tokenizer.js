@@ -31,8 +31,7 @@ const BYTE_OF_LETTER = new Map(BYTE_LETTERS.map((letter, byte) => [letter, byte]
 /**
  * A pattern of the `tokenizers` library (Oniguruma) as a regular expression of JavaScript. White space differs: \s there
  * is the Unicode property, with U+0085 and without U+FEFF. A group without regard to case is spelled out.
- * @param {string} pattern
- * @returns {RegExp}
+ * @param {string} pattern @returns {RegExp}
  */
 export function translatePattern(pattern) {
   const spelled = pattern.replace(/\(\?i:([a-z'|]*)\)/g, (_, group) => `(?:${group.replace(/[a-z]/g, bothCases)})`);
@@ -44,10 +43,7 @@ export function translatePattern(pattern) {
   return new RegExp(replaced, "gu");
 }
 
-/**
- * A class of a letter in upper and lower case.
- * @param {string} letter
- */
+/** A class of a letter in upper and lower case. @param {string} letter */
 function bothCases(letter) {
   return `[${letter}${letter.toUpperCase()}${letter === "s" ? "\u017f" : ""}]`;
 }
@@ -66,7 +62,7 @@ export class Tokenizer {
   /**
    * @param {any} json the content of tokenizer.json.
    * @param {Kind} kind as `Tokenizer.kind` in Python. A special token in the text, such as "[MASK]", is ordinary
-   *   characters unless it is "other".
+   * characters unless it is "other".
    */
   constructor(json, kind) {
     this.kind = kind;
@@ -114,11 +110,7 @@ export class Tokenizer {
     return new TextEncoder().encode(token);
   }
 
-  /**
-   * The ids of a text, without special tokens.
-   * @param {string} text
-   * @returns {number[]}
-   */
+  /** The ids of a text, without special tokens. @param {string} text @returns {number[]} */
   encode(text) {
     const at = loneSurrogate(text);
     if (at >= 0) throw new EngineError("engine.surrogate", { position: at });
@@ -131,18 +123,14 @@ export class Tokenizer {
     return ids;
   }
 
-  /**
-   * A text in the normal form of the tokenizer.
-   * @param {string} text
-   */
+  /** A text in the normal form of the tokenizer. @param {string} text */
   normalised(text) {
     return this.forms.reduce((found, form) => found.normalize(form), text);
   }
 
   /**
    * The parts of a text between added tokens, which only the kind "other" reads in a text.
-   * @param {string} text
-   * @returns {{part: string, id: number | null}[]}
+   * @param {string} text @returns {{part: string, id: number | null}[]}
    */
   _outside(text) {
     const parts = [];
@@ -189,11 +177,7 @@ export class Tokenizer {
     }
   }
 
-  /**
-   * The bytes of each id.
-   * @param {number[]} ids
-   * @returns {Uint8Array[]}
-   */
+  /** The bytes of each id. @param {number[]} ids @returns {Uint8Array[]} */
   bytesOf(ids) {
     return ids.map((id) => {
       if (!Number.isInteger(id) || id < 0 || id >= this.vocabSize) {
@@ -203,19 +187,13 @@ export class Tokenizer {
     });
   }
 
-  /**
-   * The text of ids, special tokens included; U+FFFD for bytes that are no character.
-   * @param {number[]} ids
-   */
+  /** The text of ids, special tokens included; U+FFFD for bytes that are no character. @param {number[]} ids */
   decode(ids) {
     const text = decodeUtf8(joinBytes(this.bytesOf(ids)));
     return this.kind === "jamo" ? text.normalize("NFC") : text;
   }
 
-  /**
-   * As `decode`, without a last character whose bytes are not complete.
-   * @param {number[]} ids
-   */
+  /** As `decode`, without a last character whose bytes are not complete. @param {number[]} ids */
   decodeWhole(ids) {
     const stream = this.stream();
     const pushed = ids.map((id) => stream.push(id)).join("");
@@ -229,8 +207,7 @@ export class Tokenizer {
 
   /**
    * The id of the first of the usual names of a role that the tokenizer has, and that name; null: none.
-   * @param {"pad" | "mask"} role
-   * @returns {{id: number, name: string} | null}
+   * @param {"pad" | "mask"} role @returns {{id: number, name: string} | null}
    */
   role(role) {
     const name = ROLES[role].find((one) => this.specialTokens.has(one));
@@ -248,11 +225,7 @@ function unsupported(what) {
   return new EngineError("engine.tokenizer", { what });
 }
 
-/**
- * How a pre-tokenizer cuts a text.
- * @param {any} json
- * @returns {{pattern: RegExp | null, prefix: boolean}}
- */
+/** How a pre-tokenizer cuts a text. @param {any} json @returns {{pattern: RegExp | null, prefix: boolean}} */
 function cutOf(json) {
   if (json.type === "ByteLevel") {
     const uses = json.use_regex ?? true;
@@ -264,11 +237,7 @@ function cutOf(json) {
   throw unsupported(json.type);
 }
 
-/**
- * The parts of a text that match, and those between them.
- * @param {string} text
- * @param {RegExp} pattern
- */
+/** The parts of a text that match, and those between them. @param {string} text @param {RegExp} pattern */
 function cutAt(text, pattern) {
   const parts = [];
   let from = 0;
@@ -281,10 +250,7 @@ function cutAt(text, pattern) {
   return parts;
 }
 
-/**
- * Where half of a surrogate pair stands in a text, counted in characters; -1: nowhere.
- * @param {string} text
- */
+/** Where half of a surrogate pair stands in a text, counted in characters; -1: nowhere. @param {string} text */
 function loneSurrogate(text) {
   if (!/[\ud800-\udfff]/.test(text)) return -1;
   let place = 0;

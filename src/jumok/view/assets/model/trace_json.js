@@ -12,11 +12,7 @@ const LEVELS = 255; // of the root of a weight
 const PLAIN = 0; // how weights are written: roots, row after row
 const STATISTICS = /** @type {const} */ (["entropy", "distance", "first", "previous", "self"]);
 
-/**
- * A row of weights as bytes: round(255 · sqrt(w)).
- * @param {Float32Array} weights
- * @returns {Uint8Array}
- */
+/** A row of weights as bytes: round(255 · sqrt(w)). @param {Float32Array} weights @returns {Uint8Array} */
 function rootsOf(weights) {
   const roots = Uint8Array.from(weights, (weight) => Math.round(LEVELS * Math.sqrt(weight)));
   if (roots.some((root) => root > 0)) return roots;
@@ -63,10 +59,7 @@ class HeadRows {
     sums.self += weights[place] ?? 0;
   }
 
-  /**
-   * The mean of a number over the queries.
-   * @param {typeof STATISTICS[number]} name
-   */
+  /** The mean of a number over the queries. @param {typeof STATISTICS[number]} name */
   mean(name) {
     return this.sums[name] / Math.max(1, name === "previous" ? this.counts.previous : this.counts.all);
   }
@@ -84,10 +77,7 @@ export class AttentionRows {
     this.vectors = shape.layers.map(() => ({ q: [], k: new Float32Array(0) }));
   }
 
-  /**
-   * Add what was recorded of the next queries.
-   * @param {Recording} recording
-   */
+  /** Add what was recorded of the next queries. @param {Recording} recording */
   add(recording) {
     const { block, layers, heads, kvHeads, width, causal } = this.shape;
     let [t, s] = [0, 0];
@@ -171,11 +161,9 @@ function vectorsOf(parts, heads, width) {
 }
 
 /**
- * @param {object} parts
- * @param {import("../page/engine_types.js").About} parts.about
+ * @param {object} parts @param {import("../page/engine_types.js").About} parts.about
  * @param {(Pieces & {name: string, prompt: number})[]} parts.sequences prompt: how many tokens were given
- * @param {AttentionRows[]} parts.attentions
- * @param {object | null} parts.predictions
+ * @param {AttentionRows[]} parts.attentions @param {object | null} parts.predictions
  * @param {{code: string, values: Record<string, unknown>}[]} parts.notes
  */
 export function traceJson({ about, sequences, attentions, predictions, notes }) {

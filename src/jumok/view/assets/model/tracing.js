@@ -16,10 +16,7 @@ const USUAL_TOP = 10;
 
 /** Traces of one model. */
 export class Tracing {
-  /**
-   * @param {About} about
-   * @param {TokenNames} reader
-   */
+  /** @param {About} about @param {TokenNames} reader */
   constructor(about, reader) {
     this.about = about;
     this.reader = reader;
@@ -43,10 +40,8 @@ export class Tracing {
   }
 
   /**
-   * @param {string} block
-   * @param {number} layers
-   * @param {{queries?: number, keys?: number, causal?: boolean, heads?: number}} [where]
-   * @returns {Shape}
+   * @param {string} block @param {number} layers
+   * @param {{queries?: number, keys?: number, causal?: boolean, heads?: number}} [where] @returns {Shape}
    */
   shape(block, layers, { queries = 0, keys = 0, causal = false, heads = this.about.n_head } = {}) {
     const same = heads === this.about.n_head;
@@ -57,8 +52,7 @@ export class Tracing {
 
   /**
    * A GPT reads the window of a text.
-   * @param {import("./gpt.js").GPT} model
-   * @param {number[]} ids
+   * @param {import("./gpt.js").GPT} model @param {number[]} ids
    * @param {{off?: import("./blocks.js").Head[], top?: number}} [settings]
    */
   async gpt(model, ids, { off = [], top = USUAL_TOP } = {}) {
@@ -92,8 +86,7 @@ export class Tracing {
 
   /**
    * A source and its answer.
-   * @param {import("./encoder_decoder.js").EncoderDecoder} model
-   * @param {number[]} source
+   * @param {import("./encoder_decoder.js").EncoderDecoder} model @param {number[]} source
    * @param {number[]} answer ids that were written
    */
   encoderDecoder(model, source, answer) {

@@ -19,8 +19,7 @@ function continuation(first) {
 /**
  * Each character of some bytes and the number of its bytes; U+FFFD, and `broken`, for each longest part that begins a
  * character and does not end it, and for each other byte.
- * @param {Uint8Array} bytes
- * @returns {{text: string, length: number, broken: boolean}[]}
+ * @param {Uint8Array} bytes @returns {{text: string, length: number, broken: boolean}[]}
  */
 export function utf8Characters(bytes) {
   const found = [];
@@ -54,18 +53,12 @@ export function incompleteEnd(bytes) {
   return last?.broken && continuation(bytes[length - last.length])[0] ? last.length : 0;
 }
 
-/**
- * The text of bytes, U+FFFD for those that are no character.
- * @param {Uint8Array} bytes
- */
+/** The text of bytes, U+FFFD for those that are no character. @param {Uint8Array} bytes */
 export function decodeUtf8(bytes) {
   return new TextDecoder("utf-8", { ignoreBOM: true }).decode(bytes);
 }
 
-/**
- * @param {Uint8Array[]} parts
- * @returns {Uint8Array}
- */
+/** @param {Uint8Array[]} parts @returns {Uint8Array} */
 export function joinBytes(parts) {
   const joined = new Uint8Array(parts.reduce((sum, part) => sum + part.length, 0));
   let at = 0;
@@ -76,10 +69,7 @@ export function joinBytes(parts) {
   return joined;
 }
 
-/**
- * A text without the U+FFFD at its end.
- * @param {string} text
- */
+/** A text without the U+FFFD at its end. @param {string} text */
 export function withoutReplaced(text) {
   let end = text.length;
   while (text[end - 1] === REPLACED) end -= 1;

@@ -10,10 +10,7 @@
 /**
  * Where the window begins that a model sees of `length` ids: 0 while all of them fit; then it moves on by half a
  * context at a time.
- *
- * @param {number} length
- * @param {number} context
- * @returns {number}
+ * @param {number} length @param {number} context @returns {number}
  */
 export function windowStart(length, context) {
   const stride = Math.max(1, Math.floor(context / 2));
@@ -33,7 +30,6 @@ export class Reading {
 
   /**
    * The logits of the token after a text, of which the model sees the window.
-   *
    * @param {ArrayLike<number>} ids one or more
    * @param {Options} [options] with `record`, only the last id is recorded
    * @returns {Float32Array} (V)
@@ -48,7 +44,6 @@ export class Reading {
 
   /**
    * Read a part of a text, so that a long one does not take long at a time. `next` reads the remainder.
-   *
    * @param {ArrayLike<number>} ids
    * @param {number} most ids to read
    * @param {Options} [options]
@@ -62,9 +57,7 @@ export class Reading {
 
   /**
    * Truncate the cache to what this text has in common with the last one.
-   *
-   * @param {ArrayLike<number>} ids
-   * @param {Options} options
+   * @param {ArrayLike<number>} ids @param {Options} options
    * @param {number} most Infinity: all ids, of which the last one is always read, for its logits
    * @returns {number[]} the ids to read next
    */

@@ -13,11 +13,7 @@ const TOGETHER = 30; // milliseconds; events that come sooner than this after a 
 /** @type {import("./engine.js").LocalEngine | null} */
 let engine = null;
 
-/**
- * An error as a message has it.
- * @param {any} error
- * @returns {Failure}
- */
+/** An error as a message has it. @param {any} error @returns {Failure} */
 function failure(error) {
   const message = String(error?.message ?? error);
   return { code: error?.code ?? "engine.failed", values: error?.values ?? { detail: message }, message };

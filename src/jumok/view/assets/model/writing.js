@@ -20,10 +20,7 @@ const USUAL_TOP = 12;
 
 /** Writes and scores with one GPT. */
 export class Writing {
-  /**
-   * @param {GPT} model
-   * @param {TokenNames} reader
-   */
+  /** @param {GPT} model @param {TokenNames} reader */
   constructor(model, reader) {
     this.model = model;
     this.reader = reader;
@@ -38,10 +35,7 @@ export class Writing {
 
   /**
    * Read all of a text but its last id, in turns.
-   * @param {number[]} ids
-   * @param {Head[]} off
-   * @param {Turns} turns
-   * @param {() => boolean} stopped
+   * @param {number[]} ids @param {Head[]} off @param {Turns} turns @param {() => boolean} stopped
    * @returns {Promise<boolean>} false if it was stopped
    */
   async readAhead(ids, off, turns = new Turns(), stopped = () => false) {
@@ -56,10 +50,7 @@ export class Writing {
 
   /**
    * The logits of the token after a text.
-   * @param {number[]} ids
-   * @param {Head[]} off
-   * @param {Turns} turns
-   * @param {() => boolean} stopped
+   * @param {number[]} ids @param {Head[]} off @param {Turns} turns @param {() => boolean} stopped
    * @returns {Promise<Float32Array | null>} (V) of the tokenizer; null if it was stopped
    */
   async logitsAfter(ids, off, turns, stopped = () => false) {
@@ -67,10 +58,7 @@ export class Writing {
     return knownLogits(this.reading.next(ids, { off }), this.reader.tokenizer.vocabSize);
   }
 
-  /**
-   * @param {number[]} ids
-   * @param {{off?: Head[], sampling?: Sampling, top?: number}} [settings]
-   */
+  /** @param {number[]} ids @param {{off?: Head[], sampling?: Sampling, top?: number}} [settings] */
   async next(ids, { off = [], sampling, top = USUAL_TOP } = {}) {
     const settings = settingsOf(sampling);
     const logits = /** @type {Float32Array} */ (await this.logitsAfter(ids, off, new Turns()));
@@ -80,20 +68,13 @@ export class Writing {
 
   /**
    * How well each id but the first was predicted; null for those before the window.
-   * @param {number[]} ids
-   * @param {{off?: Head[], top?: number}} [settings]
-   * @returns {Promise<(Scored | null)[]>}
+   * @param {number[]} ids @param {{off?: Head[], top?: number}} [settings] @returns {Promise<(Scored | null)[]>}
    */
   score(ids, { off = [], top = USUAL_TOP } = {}) {
     return this.scorings.run(() => this.scoreNow(ids, off, top));
   }
 
-  /**
-   * @param {number[]} ids
-   * @param {Head[]} off
-   * @param {number} top
-   * @returns {Promise<(Scored | null)[]>}
-   */
+  /** @param {number[]} ids @param {Head[]} off @param {number} top @returns {Promise<(Scored | null)[]>} */
   async scoreNow(ids, off, top) {
     const start = windowStart(ids.length, this.model.config.context_length);
     const window = ids.slice(start);
@@ -124,8 +105,7 @@ export class Writing {
   /**
    * @param {Float32Array} logits (V)
    * @param {number} id the token that follows
-   * @param {number} top
-   * @returns {Scored}
+   * @param {number} top @returns {Scored}
    */
   scoredToken(logits, id, top) {
     const { probabilities, alternatives, surprise } = distribution(logits, null, [], top, this.reader);
@@ -135,10 +115,8 @@ export class Writing {
 
   /**
    * Continue a text, token by token.
-   * @param {number[]} ids
-   * @param {import("../page/engine_types.js").WriteSettings} settings
-   * @param {(token: import("../page/engine_types.js").Written) => void} onToken
-   * @param {() => boolean} stopped
+   * @param {number[]} ids @param {import("../page/engine_types.js").WriteSettings} settings
+   * @param {(token: import("../page/engine_types.js").Written) => void} onToken @param {() => boolean} stopped
    * @returns {Promise<import("../page/engine_types.js").WriteResult>}
    */
   async write(ids, { tokens = 200, sampling = {}, off = [], top = USUAL_TOP }, onToken, stopped) {

@@ -16,11 +16,7 @@ const BEAMS = [1, 2, 3, 4, 5, 8];
 const KEPT = 20; // earlier answers
 
 export class AnswerView {
-  /**
-   * @param {HTMLElement} host
-   * @param {Session} session
-   * @param {Frame} frame
-   */
+  /** @param {HTMLElement} host @param {Session} session @param {Frame} frame */
   constructor(host, session, frame) {
     this.host = host;
     this.session = session;

@@ -65,10 +65,7 @@ function readHeader() {
   }
 }
 
-/**
- * @param {Session} session
- * @param {State} state
- */
+/** @param {Session} session @param {State} state */
 function setState(session, state) {
   const { n_layer: layers, n_head: heads } = session.engine.about;
   const off = (state.off ?? []).filter(([layer, head]) => layer < layers && head < heads);

@@ -15,10 +15,7 @@ const LISTED = 6; // of them, those that are shown
 const VISIBLE = 0.001; // a probability below this is not listed, unless the list were empty
 
 export class AttentionView {
-  /**
-   * @param {HTMLElement} host
-   * @param {Session} session
-   */
+  /** @param {HTMLElement} host @param {Session} session */
   constructor(host, session) {
     this.session = session;
     this.visible = false;
@@ -248,9 +245,7 @@ export class AttentionView {
 /**
  * The tokens of two distributions side by side, those that changed or were likely first. A token that is listed in one
  * only has at most the least probability of the other list, and is given none there.
- * @param {Alternative[]} before
- * @param {Alternative[]} after
- * @param {number} most
+ * @param {Alternative[]} before @param {Alternative[]} after @param {number} most
  * @returns {{id: number, text: string, before: number, after: number}[]}
  */
 export function sideBySide(before, after, most) {

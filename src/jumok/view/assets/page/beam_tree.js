@@ -58,10 +58,7 @@ export function probabilityOf({ score, ids }) {
   return Math.exp(score * ids.length);
 }
 
-/**
- * @param {Node[]} nodes
- * @returns {HTMLElement} nested lists
- */
+/** @param {Node[]} nodes @returns {HTMLElement} nested lists */
 export function beamList(nodes) {
   return element(
     "ul",

@@ -41,8 +41,7 @@ export function cellsOf(pieces, offset = 0) {
 
 /**
  * The surprise of a cell: of its tokens together, undefined if one is not known.
- * @param {{surprise?: number, hidden?: boolean}[]} tokens
- * @returns {number | undefined}
+ * @param {{surprise?: number, hidden?: boolean}[]} tokens @returns {number | undefined}
  */
 export function surpriseOf(tokens) {
   let sum = 0;
@@ -76,10 +75,7 @@ export class Gatherer {
     this.start = start;
   }
 
-  /**
-   * @param {Pick<Written, "text" | "added">} token
-   * @returns {Cell | null} a cell if one is whole now.
-   */
+  /** @param {Pick<Written, "text" | "added">} token @returns {Cell | null} a cell if one is whole now. */
   push({ text, added }) {
     const held = this.to - this.from;
     this.to += 1;

@@ -14,11 +14,7 @@ const STRONGEST = 4; // levels of colour on each side
 const LEAST = 0.02; // nats; less is no effect
 
 export class ClassifyView {
-  /**
-   * @param {HTMLElement} host
-   * @param {Session} session
-   * @param {Frame} frame
-   */
+  /** @param {HTMLElement} host @param {Session} session @param {Frame} frame */
   constructor(host, session, frame) {
     this.host = host;
     this.session = session;
@@ -130,10 +126,7 @@ export class ClassifyView {
     this.renderWords(found, best?.label ?? "");
   }
 
-  /**
-   * @param {Classified | null} found
-   * @param {string} label
-   */
+  /** @param {Classified | null} found @param {string} label */
   renderWords(found, label) {
     const words = found?.words ?? [];
     if (!found) this.evidence.hidden = true;

@@ -35,10 +35,7 @@ export class Comparison {
     if (this.pair === pair) this.columns.replaceChildren(...columns);
   }
 
-  /**
-   * @param {Branch} branch
-   * @param {number} fork
-   */
+  /** @param {Branch} branch @param {number} fork */
   async column(branch, fork) {
     const tokens = this.session.tree.path(branch).slice(0, fork + LONGEST);
     const { text, pieces } = await this.session.engine.spell(tokens.map(({ id }) => id));

@@ -12,9 +12,7 @@ const NAT = 1 / Math.LN2; // bits
 /** @typedef {{line: HTMLElement, button: HTMLButtonElement, text: HTMLElement, raw: HTMLElement, drawn: HTMLElement, values: HTMLElement}} Row */
 
 export class Distribution {
-  /**
-   * @param {(alternative: Alternative) => void} onChoose
-   */
+  /** @param {(alternative: Alternative) => void} onChoose */
   constructor(onChoose) {
     this.list = element("ol", { class: "candidates", "data-label": "distribution" });
     this.figures = element("p", { class: "figures" });
@@ -66,13 +64,7 @@ export class Distribution {
     return { line, button, text, raw, drawn, values };
   }
 
-  /**
-   * @param {Row} row
-   * @param {Alternative} one
-   * @param {number} most
-   * @param {boolean} chosen
-   * @param {boolean} enabled
-   */
+  /** @param {Row} row @param {Alternative} one @param {number} most @param {boolean} chosen @param {boolean} enabled */
   fill({ button, text, raw, drawn, values }, one, most, chosen, enabled) {
     const out = one.chosen_probability === 0;
     text.textContent = one.text;

@@ -9,11 +9,7 @@ import { crc32 } from "../model/reader.js";
 /** @typedef {import("./engine_types.js").Engine} Engine */
 /** @typedef {{resolve: (value: any) => void, reject: (error: Error) => void, onEvent?: (event: any) => void}} Call */
 
-/**
- * The engine of this page.
- * @param {Document} [page]
- * @returns {Promise<Engine>}
- */
+/** The engine of this page. @param {Document} [page] @returns {Promise<Engine>} */
 export async function openEngine(page = document) {
   const [header, parameters, code] = ["jumok-model", "jumok-parameters", "jumok-worker"].map(
     (id) => page.getElementById(id)?.textContent ?? "",
@@ -32,11 +28,7 @@ export async function openEngine(page = document) {
   }
 }
 
-/**
- * A worker that runs this text, or null where there may be none.
- * @param {string} code
- * @returns {Worker | null}
- */
+/** A worker that runs this text, or null where there may be none. @param {string} code @returns {Worker | null} */
 function startWorker(code) {
   const url = URL.createObjectURL(new Blob([code], { type: "text/javascript" }));
   try {
@@ -63,10 +55,7 @@ export const ENGINE_METHODS = [
 
 /** The engine of a model in a worker. Each method of the interface sends a message, and waits for its answer. */
 export class WorkerEngine {
-  /**
-   * @param {Worker} worker
-   * @param {About} about
-   */
+  /** @param {Worker} worker @param {About} about */
   constructor(worker, about) {
     this.worker = worker;
     this.about = about;
@@ -86,10 +75,7 @@ export class WorkerEngine {
 
   /**
    * Give a worker its model.
-   * @param {Worker} worker
-   * @param {string} header
-   * @param {string} parameters
-   * @returns {Promise<Engine>}
+   * @param {Worker} worker @param {string} header @param {string} parameters @returns {Promise<Engine>}
    */
   static open(worker, header, parameters) {
     return new Promise((resolve, reject) => {
@@ -112,12 +98,7 @@ export class WorkerEngine {
     this.worker.postMessage({ stop: true });
   }
 
-  /**
-   * @param {string} method
-   * @param {any[]} args
-   * @param {(event: any) => void} [onEvent]
-   * @returns {Promise<any>}
-   */
+  /** @param {string} method @param {any[]} args @param {(event: any) => void} [onEvent] @returns {Promise<any>} */
   _call(method, args, onEvent) {
     return new Promise((resolve, reject) => {
       const call = (this.count += 1);

@@ -14,11 +14,7 @@ const LISTED = 8; // candidates
 const MASK = "[MASK]";
 
 export class FillView {
-  /**
-   * @param {HTMLElement} host
-   * @param {Session} session
-   * @param {Frame} frame
-   */
+  /** @param {HTMLElement} host @param {Session} session @param {Frame} frame */
   constructor(host, session, frame) {
     this.host = host;
     this.session = session;
@@ -115,10 +111,7 @@ export class FillView {
     if (found) this.whole.replaceChildren(...this.filledParts(found));
   }
 
-  /**
-   * @param {Filled["masks"][number]["candidates"]} candidates
-   * @param {number} i
-   */
+  /** @param {Filled["masks"][number]["candidates"]} candidates @param {number} i */
   blank(candidates, i) {
     const most = Math.max(1e-9, ...candidates.map(({ probability }) => probability));
     const rows = candidates.map(({ text, probability }, place) => {
@@ -148,10 +141,7 @@ export class FillView {
     ]);
   }
 
-  /**
-   * The text with the likeliest candidates, which are marked.
-   * @param {Filled} found
-   */
+  /** The text with the likeliest candidates, which are marked. @param {Filled} found */
   filledParts({ masks }) {
     const text = this.field.value;
     /** @type {(string | HTMLElement)[]} */

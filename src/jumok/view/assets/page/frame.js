@@ -136,11 +136,7 @@ export class Frame {
     if (this.view) this.markTab();
   }
 
-  /**
-   * @param {KeyboardEvent} event
-   * @param {string[]} names
-   * @param {number} i
-   */
+  /** @param {KeyboardEvent} event @param {string[]} names @param {number} i */
   tabKey(event, names, i) {
     const to = { ArrowRight: i + 1, ArrowLeft: i - 1, Home: 0, End: names.length - 1 }[event.key];
     if (to === undefined) return;
@@ -340,9 +336,7 @@ export class Frame {
 
 /**
  * The sentence of an error, in the language of the page or in the one given.
- * @param {any} error
- * @param {string} [language]
- * @returns {string}
+ * @param {any} error @param {string} [language] @returns {string}
  */
 export function messageOf(error, language) {
   const code = typeof error?.code === "string" ? error.code : "";

@@ -10,10 +10,7 @@ defineWords(words);
 /** Which attribute says which word: of the text, and of attributes. */
 const PLACES = Object.freeze({ label: "aria-label", title: "title", placeholder: "placeholder" });
 
-/**
- * Set all words below an element in the language of the page.
- * @param {Element | Document} root
- */
+/** Set all words below an element in the language of the page. @param {Element | Document} root */
 export function setWords(root) {
   for (const node of root.querySelectorAll("[data-word]")) {
     node.textContent = t(/** @type {HTMLElement} */ (node).dataset.word ?? "");

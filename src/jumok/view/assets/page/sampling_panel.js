@@ -9,11 +9,7 @@ import { count, decimal, t } from "../base/words.js";
 /** @typedef {"temperature" | "top_k" | "top_p" | "min_p" | "repetition_penalty"} Name */
 /** @typedef {{stops: number[], off: number | null, shown: (value: number) => string}} Scale */
 
-/**
- * @param {number} from
- * @param {number} to
- * @param {number} step
- */
+/** @param {number} from @param {number} to @param {number} step */
 const range = (from, to, step) =>
   Array.from({ length: Math.round((to - from) / step) + 1 }, (_, i) => Number((from + i * step).toFixed(4)));
 
@@ -143,10 +139,7 @@ export class SamplingPanel {
   }
 }
 
-/**
- * @param {number[]} stops
- * @param {number} value
- */
+/** @param {number[]} stops @param {number} value */
 function nearest(stops, value) {
   const exact = stops.indexOf(value);
   if (exact >= 0) return exact;

@@ -19,10 +19,7 @@ import { Tree } from "./tree.js";
 /** @typedef {(changed: Set<Change>) => void} Listener */
 
 export class Session {
-  /**
-   * @param {Engine} engine
-   * @param {{language: string, theme?: string}} settings theme: "auto", "light" or "dark".
-   */
+  /** @param {Engine} engine @param {{language: string, theme?: string}} settings theme: "auto", "light" or "dark". */
   constructor(engine, { language, theme = "auto" }) {
     this.engine = engine;
     this.tree = new Tree();
@@ -54,11 +51,7 @@ export class Session {
     return this.known.ids;
   }
 
-  /**
-   * Be told what changes.
-   * @param {Listener} listener
-   * @returns {() => void} ends it.
-   */
+  /** Be told what changes. @param {Listener} listener @returns {() => void} ends it. */
   subscribe(listener) {
     this.listeners.add(listener);
     return () => this.listeners.delete(listener);
@@ -86,11 +79,7 @@ export class Session {
     if (changed.length) this.tell(...changed);
   }
 
-  /**
-   * Switch a head off, or on again.
-   * @param {number} layer
-   * @param {number} head
-   */
+  /** Switch a head off, or on again. @param {number} layer @param {number} head */
   toggleHead(layer, head) {
     const others = this.off.filter(([l, h]) => l !== layer || h !== head);
     const off = others.length < this.off.length ? others : [...others, /** @type {Head} */ ([layer, head])];
@@ -106,10 +95,7 @@ export class Session {
     this.future = [];
   }
 
-  /**
-   * Go to a branch: the text is now the path to its end.
-   * @param {Branch} branch
-   */
+  /** Go to a branch: the text is now the path to its end. @param {Branch} branch */
   go(branch) {
     if (branch === this.tree.current) return;
     this.change(() => this.tree.go(branch));

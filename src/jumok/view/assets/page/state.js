@@ -29,10 +29,7 @@ const NUMBERS = [
   ["seed", "seed", 0, 2 ** 31],
 ];
 
-/**
- * @param {State} state
- * @returns {string} without the #.
- */
+/** @param {State} state @returns {string} without the #. */
 export function writeState({ view, language, theme, text, tokens, sampling = {}, off = [] }) {
   const link = new URLSearchParams();
   if (view) link.set("view", view);
@@ -48,11 +45,7 @@ export function writeState({ view, language, theme, text, tokens, sampling = {},
   return link.toString();
 }
 
-/**
- * What a link says; what makes no sense in it is left out.
- * @param {string} hash
- * @returns {State}
- */
+/** What a link says; what makes no sense in it is left out. @param {string} hash @returns {State} */
 export function readState(hash) {
   const link = new URLSearchParams(hash.replace(/^#/, ""));
   /** @type {State} */
@@ -81,12 +74,7 @@ export function readState(hash) {
   return state;
 }
 
-/**
- * @param {string | null} text
- * @param {number} least
- * @param {number} most
- * @returns {number | undefined}
- */
+/** @param {string | null} text @param {number} least @param {number} most @returns {number | undefined} */
 function number(text, least, most) {
   if (!text || !/^\d+(\.\d+)?(e-?\d+)?$/.test(text)) return undefined;
   const value = Number(text);

@@ -41,7 +41,7 @@ import { short } from "./step_scene.js";
 
 /**
  * @param {Omit<StepData, "layer" | "head" | "focus" | "input" | "off"> & {headNumber: number, focus: number | null}} of
- *   focus: null: the key with the largest weight, other than the token itself and the first if it can be
+ * focus: null: the key with the largest weight, other than the token itself and the first if it can be
  * @returns {StepData}
  */
 export function stepData({ headNumber, focus, ...of }) {

@@ -80,10 +80,8 @@ export function products(a, b) {
 }
 
 /**
- * @param {Required<StepLayer>} layer
- * @param {number} head
- * @param {{n_head: number, n_kv_head: number, head_dim: number}} sizes
- * @returns {HeadNumbers}
+ * @param {Required<StepLayer>} layer @param {number} head
+ * @param {{n_head: number, n_kv_head: number, head_dim: number}} sizes @returns {HeadNumbers}
  */
 export function headNumbers(layer, head, { n_head: heads, n_kv_head: groups, head_dim: d }) {
   const length = layer.scores.length / heads;
@@ -115,8 +113,7 @@ export function dotProducts({ qRotated, keys, d, length }) {
 
 /**
  * Softmax in its parts: e to the power of what each score lies below the highest, and their sum.
- * @param {Numbers} scores
- * @returns {{highest: number, powers: Float64Array, sum: number, weights: Float64Array}}
+ * @param {Numbers} scores @returns {{highest: number, powers: Float64Array, sum: number, weights: Float64Array}}
  */
 export function softmaxParts(scores) {
   let highest = -Infinity;
@@ -156,10 +153,7 @@ export function rotations(before, after) {
 /**
  * The keys that are listed: those with the largest weights, the token itself and the one that is looked at, in the
  * order of the text.
- * @param {Numbers} weights
- * @param {number} most
- * @param {number | null} wanted
- * @returns {number[]}
+ * @param {Numbers} weights @param {number} most @param {number | null} wanted @returns {number[]}
  */
 export function listedKeys(weights, most, wanted = null) {
   const last = weights.length - 1;
@@ -195,10 +189,7 @@ export function segments(tokens) {
 
 /**
  * Whether a sum that is done here is the model's: they differ by less than float32 rounds numbers of this size.
- * @param {string} word
- * @param {number} here
- * @param {number} model
- * @param {Record<string, number>} values
+ * @param {string} word @param {number} here @param {number} model @param {Record<string, number>} values
  * @param {number} [size] of the numbers that were added
  * @returns {Check}
  */

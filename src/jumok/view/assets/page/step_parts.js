@@ -37,10 +37,7 @@ export const PARTS = Object.freeze([
 /** @type {readonly Group[]} */
 export const GROUPS = Object.freeze(["input", "attention", "mlp", "output"]);
 
-/**
- * @param {{layer: number, layers: number, rotary: boolean}} of
- * @returns {{id: string, group: Group}[]}
- */
+/** @param {{layer: number, layers: number, rotary: boolean}} of @returns {{id: string, group: Group}[]} */
 export function partsOf({ layer, layers, rotary }) {
   const absent = new Set([
     ...(rotary ? [] : ["rotation"]),

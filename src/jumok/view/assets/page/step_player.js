@@ -9,9 +9,7 @@ const SECONDS = 5; // that a part takes; the movement ends before that, and ther
 const MOVING = 0.6; // the share of this time in which the picture moves
 
 export class Player {
-  /**
-   * @param {(opened: boolean) => void} onmove paint part `index`; opened: it is another one than before
-   */
+  /** @param {(opened: boolean) => void} onmove paint part `index`; opened: it is another one than before */
   constructor(onmove) {
     this.onmove = onmove;
     this.count = 1; // parts
@@ -27,10 +25,7 @@ export class Player {
     this.element = element("div", { class: "step-player", role: "group" }, [this.previous, this.toggler, this.next]);
   }
 
-  /**
-   * @param {"previous" | "play" | "next"} name
-   * @param {() => void} onclick
-   */
+  /** @param {"previous" | "play" | "next"} name @param {() => void} onclick */
   iconButton(name, onclick) {
     const made = button("", { class: "icon", "data-player": name, onclick });
     made.append(icon(name));

@@ -101,9 +101,7 @@ export class Scene {
 
   /**
    * The name of a vector at the left, its shape and length at the right.
-   * @param {string} name
-   * @param {string} right
-   * @param {Heading} [style]
+   * @param {string} name @param {string} right @param {Heading} [style]
    */
   heading(name, right, { colour, sign, how } = {}) {
     const { theme, width, painter } = this;
@@ -142,7 +140,7 @@ export class Scene {
   /**
    * The shapes of a product of matrices, drawn to one scale: [{name, rows, columns}, "×", ...].
    * @param {({name: string, rows: number, columns: number, letters: string} | string)[]} parts letters: "C, H·D" for a
-   *   matrix, "C" for a vector
+   * matrix, "C" for a vector
    */
   shapes(parts) {
     const boxes = parts.filter((part) => typeof part !== "string");
@@ -187,10 +185,9 @@ export class Scene {
 
   /**
    * A vector as a strip of colours: blue above nought, orange below.
-   * @param {string} name
-   * @param {ArrayLike<number>} values
+   * @param {string} name @param {ArrayLike<number>} values
    * @param {{shape?: string, scale?: number, shown?: number, numbers?: number} & Heading} [options] scale: the value of
-   *   the deepest colour. shown: the share that has come. numbers: the most that are written into the cells.
+   * the deepest colour. shown: the share that has come. numbers: the most that are written into the cells.
    */
   strip(name, values, { shape = "", scale = largest(values), shown = 1, numbers: most, ...heading } = {}) {
     const n = values.length;
@@ -203,10 +200,9 @@ export class Scene {
   }
 
   /**
-   * @param {string} name
-   * @param {ArrayLike<number>} values
+   * @param {string} name @param {ArrayLike<number>} values
    * @param {{x: number, y: number, width: number, height: number, columns: number, scale: number, shown?: number,
-   *   numbers?: boolean, opacity?: number}} at
+   * numbers?: boolean, opacity?: number}} at
    */
   cells(name, values, { x, y, width, height, columns, scale, shown = 1, numbers = false, opacity = 1 }) {
     const { painter, theme } = this;
@@ -246,9 +242,9 @@ export class Scene {
    * Rows of tokens, each with a strip or without, a number, and a bar.
    * @param {string} name
    * @param {{label: string, strip?: ArrayLike<number>, faint?: number, text: string, value: number, pale?: number,
-   *   chosen?: boolean, lines: any[], choose?: () => void}[]} rows pale: a second bar behind the bar
+   * chosen?: boolean, lines: any[], choose?: () => void}[]} rows pale: a second bar behind the bar
    * @param {{scale?: number, most?: number, shown?: number, colour?: string, head?: string[], label?: number,
-   *   text?: number}} [options] scale of the strips; most: the value of the longest bar; label, text: widths
+   * text?: number}} [options] scale of the strips; most: the value of the longest bar; label, text: widths
    */
   rows(name, rows, { scale = 1, most = 1, shown = 1, colour = this.theme.accent, head = [], ...sizes } = {}) {
     const { painter, theme, width, narrow } = this;

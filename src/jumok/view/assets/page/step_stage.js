@@ -175,10 +175,7 @@ export class Stage {
 }
 
 /**
- * @param {{places: Place[]}[]} lists
- * @param {[number, number]} at
- * @param {number[]} move
- * @returns {[number, number]}
+ * @param {{places: Place[]}[]} lists @param {[number, number]} at @param {number[]} move @returns {[number, number]}
  */
 function moved(lists, [list, place], [down, right]) {
   const rows = lists[list].places;

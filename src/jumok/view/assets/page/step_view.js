@@ -22,10 +22,7 @@ const KNOWN_TOKENS = 1000; // of the distribution that is drawn from: the one th
 const ONE_HEAD = new Set(["qkv", "rotation", "scores", "scale", "softmax", "values"]);
 
 export class StepView {
-  /**
-   * @param {HTMLElement} host
-   * @param {Session} session
-   */
+  /** @param {HTMLElement} host @param {Session} session */
   constructor(host, session) {
     this.host = host;
     this.session = session;

@@ -113,8 +113,7 @@ export class Surface {
 
   /**
    * Show a text in cells. What is the same stays as it is.
-   * @param {string} text
-   * @param {Cell[]} cells
+   * @param {string} text @param {Cell[]} cells
    * @param {Token[]} tokens of the whole path.
    */
   show(text, cells, tokens) {
@@ -157,22 +156,14 @@ export class Surface {
     for (const one of made) this.shown.push(one);
   }
 
-  /**
-   * @param {Cell} cell
-   * @param {string} text
-   * @param {Token[]} tokens
-   * @returns {Shown}
-   */
+  /** @param {Cell} cell @param {string} text @param {Token[]} tokens @returns {Shown} */
   made(cell, text, tokens) {
     const one = { cell, text, span: element("span", { text }), look: "" };
     this.dress(one, tokens);
     return one;
   }
 
-  /**
-   * @param {Shown} one
-   * @param {Token[]} tokens
-   */
+  /** @param {Shown} one @param {Token[]} tokens */
   dress(one, tokens) {
     const surprise = surpriseOf(tokens.slice(one.cell.from, one.cell.to));
     const look = surprise === undefined ? "" : `t${tintOf(surprise)} m${markOf(surprise)}`;
@@ -211,11 +202,7 @@ export class Surface {
     }
   }
 
-  /**
-   * The last cell that begins at a value or before it.
-   * @param {number} value
-   * @param {"from" | "start"} end
-   */
+  /** The last cell that begins at a value or before it. @param {number} value @param {"from" | "start"} end */
   indexOf(value, end) {
     let [low, high] = [0, this.shown.length];
     while (low < high) {
@@ -243,12 +230,7 @@ export class Surface {
     else this.lookAtCaret();
   }
 
-  /**
-   * The cell at a point of the window.
-   * @param {number} x
-   * @param {number} y
-   * @returns {Shown | undefined}
-   */
+  /** The cell at a point of the window. @param {number} x @param {number} y @returns {Shown | undefined} */
   under(x, y) {
     const span = document.elementsFromPoint(x, y).find(({ parentNode }) => parentNode === this.body);
     return span && this.shown.find((one) => one.span === span);

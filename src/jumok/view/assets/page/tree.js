@@ -23,11 +23,9 @@
 
 export class Branch {
   /**
-   * @param {number} number
-   * @param {Branch | null} parent
+   * @param {number} number @param {Branch | null} parent
    * @param {number} start the place of its first token in the whole path.
-   * @param {Kind} kind
-   * @param {How} how
+   * @param {Kind} kind @param {How} how
    */
   constructor(number, parent, start, kind, how = {}) {
     this.number = number;
@@ -89,9 +87,7 @@ export class Tree {
   /**
    * Begin a branch at a place of the current path, and go to it.
    * @param {number} start how many tokens of the path it keeps.
-   * @param {Kind} kind
-   * @param {How} [how]
-   * @returns {Branch}
+   * @param {Kind} kind @param {How} [how] @returns {Branch}
    * @throws {RangeError} the path is shorter.
    */
   branch(start, kind, how = {}) {
@@ -104,19 +100,13 @@ export class Tree {
     return made;
   }
 
-  /**
-   * Add a token at the end of the current branch.
-   * @param {Token} token
-   */
+  /** Add a token at the end of the current branch. @param {Token} token */
   append(token) {
     this.current.tokens.push(token);
     this.cached?.push(token);
   }
 
-  /**
-   * Make a branch the current one.
-   * @param {Branch} branch
-   */
+  /** Make a branch the current one. @param {Branch} branch */
   go(branch) {
     this.current = branch;
     this.cached = null;
@@ -165,8 +155,7 @@ export class Tree {
 
   /**
    * The place from which the paths of two branches differ.
-   * @param {Branch} one
-   * @param {Branch} other
+   * @param {Branch} one @param {Branch} other
    * @returns {number} the number of tokens that they share.
    */
   fork(one, other) {

@@ -14,11 +14,7 @@ const LINES = 0.32; // of the width; the rest is for what the branches say
 const SNIPPET = 24; // tokens
 const SVG = "http://www.w3.org/2000/svg";
 
-/**
- * @param {string} tag
- * @param {Record<string, string | number>} attributes
- * @param {Element[]} children
- */
+/** @param {string} tag @param {Record<string, string | number>} attributes @param {Element[]} children */
 function drawn(tag, attributes, children = []) {
   const made = document.createElementNS(SVG, tag);
   for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, String(value));
@@ -27,10 +23,7 @@ function drawn(tag, attributes, children = []) {
 }
 
 export class TreeView {
-  /**
-   * @param {Session} session
-   * @param {(branch: Branch) => void} onCompare
-   */
+  /** @param {Session} session @param {(branch: Branch) => void} onCompare */
   constructor(session, onCompare) {
     this.session = session;
     this.onCompare = onCompare;
@@ -129,10 +122,7 @@ export class TreeView {
   }
 
   /**
-   * @param {Branch} branch
-   * @param {number} i
-   * @param {Map<Branch, number>} rows
-   * @param {(at: number) => number} scale
+   * @param {Branch} branch @param {number} i @param {Map<Branch, number>} rows @param {(at: number) => number} scale
    */
   line(branch, i, rows, scale) {
     const { tree } = this.session;

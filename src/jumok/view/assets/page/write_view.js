@@ -23,34 +23,19 @@ const FIRST_LENGTH = 200;
 const LISTED = 10; // alternatives
 
 export class WriteView {
-  /** @type {HTMLElement} */
-  desk;
-  /** @type {HTMLElement} */
-  length;
-  /** @type {HTMLElement} */
-  legend;
-  /** @type {HTMLElement} */
-  chips;
-  /** @type {HTMLElement} */
-  heading;
-  /** @type {HTMLElement} */
-  reading;
-  /** @type {HTMLElement} */
-  facts;
-  /** @type {HTMLElement} */
-  side;
-  /** @type {HTMLButtonElement} */
-  handle;
-  /** @type {HTMLButtonElement} */
-  before;
-  /** @type {HTMLButtonElement} */
-  after;
+  /** @type {HTMLElement} */ desk;
+  /** @type {HTMLElement} */ length;
+  /** @type {HTMLElement} */ legend;
+  /** @type {HTMLElement} */ chips;
+  /** @type {HTMLElement} */ heading;
+  /** @type {HTMLElement} */ reading;
+  /** @type {HTMLElement} */ facts;
+  /** @type {HTMLElement} */ side;
+  /** @type {HTMLButtonElement} */ handle;
+  /** @type {HTMLButtonElement} */ before;
+  /** @type {HTMLButtonElement} */ after;
 
-  /**
-   * @param {HTMLElement} host
-   * @param {Session} session
-   * @param {Frame} frame
-   */
+  /** @param {HTMLElement} host @param {Session} session @param {Frame} frame */
   constructor(host, session, frame) {
     this.host = host;
     this.session = session;
@@ -198,10 +183,7 @@ export class WriteView {
     if (has("path", "place", "off", "sampling", "writing")) void this.look();
   }
 
-  /**
-   * Begin as a link says, or by writing.
-   * @param {import("./state.js").State} state
-   */
+  /** Begin as a link says, or by writing. @param {import("./state.js").State} state */
   begin({ text = "", tokens }) {
     const { surface } = this;
     if (text) {

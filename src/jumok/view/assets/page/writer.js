@@ -27,11 +27,7 @@ const PACE = 50; // milliseconds between two drawings: each takes several, of wh
 /** @typedef {{tokens: number, characters: number, seconds: number}} Progress */
 
 export class Writer {
-  /**
-   * @param {Session} session
-   * @param {Surface} surface
-   * @param {Reporter} reporter
-   */
+  /** @param {Session} session @param {Surface} surface @param {Reporter} reporter */
   constructor(session, surface, reporter) {
     this.session = session;
     this.surface = surface;
@@ -137,8 +133,7 @@ export class Writer {
 
   /**
    * Write on, on a branch of its own.
-   * @param {object} settings
-   * @param {number} settings.tokens
+   * @param {object} settings @param {number} settings.tokens
    * @param {number} [settings.start] from this place of the path; from its end unless given.
    * @param {Token} [settings.chosen] the first token, chosen by hand.
    * @param {number} [settings.seed]
@@ -170,11 +165,7 @@ export class Writer {
     }
   }
 
-  /**
-   * @param {number} tokens
-   * @param {import("./engine_types.js").Sampling} sampling
-   * @param {Head[]} off
-   */
+  /** @param {number} tokens @param {import("./engine_types.js").Sampling} sampling @param {Head[]} off */
   async follow(tokens, sampling, off) {
     const { session, surface } = this;
     /** @type {Written[]} */
@@ -217,9 +208,7 @@ export class Writer {
 
   /**
    * Add written tokens to the tree and to what is shown; returns how many characters that were.
-   * @param {Written[]} arrived
-   * @param {Gatherer} gatherer
-   * @param {Head[]} off
+   * @param {Written[]} arrived @param {Gatherer} gatherer @param {Head[]} off
    */
   add(arrived, gatherer, off) {
     const { session, surface } = this;

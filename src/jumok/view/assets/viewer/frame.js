@@ -17,16 +17,14 @@ const MARK = [
  * Put the elements of a viewer into `root`, before what stands there; all parts that are seen are hidden.
  * @param {Element} root the body, or an element of another page
  * @param {{prefix?: string, embedded?: boolean}} options prefix: before each id. embedded: without header and skip link;
- *   the tools stand beside the tabs.
+ * the tools stand beside the tabs.
  * @returns {Record<string, any>} the parts by their names
  */
 export function buildFrame(root, { prefix = "", embedded = false } = {}) {
   /** @type {Record<string, HTMLElement>} */
   const parts = {};
   /**
-   * @param {string} name
-   * @param {keyof HTMLElementTagNameMap} tag
-   * @param {Record<string, any>} [attributes]
+   * @param {string} name @param {keyof HTMLElementTagNameMap} tag @param {Record<string, any>} [attributes]
    * @param {import("../base/controls.js").Child[]} [children]
    */
   const part = (name, tag, attributes = {}, children = []) => {

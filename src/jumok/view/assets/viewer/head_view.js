@@ -30,24 +30,14 @@ const HEAD_VIEW_FONT = { size: 13 };
 export class HeadView {
   /** @type {Shown[]} */
   shown = [];
-  /** @type {{block: string, layer: number, grouping: string}} */
-  place;
-  /** @type {Attention} */
-  attention;
-  /** @type {Token[]} */
-  queries;
-  /** @type {Token[]} */
-  keys;
-  /** @type {Record<string, any>} */
-  layout;
-  /** @type {Box} */
-  window;
+  /** @type {{block: string, layer: number, grouping: string}} */ place;
+  /** @type {Attention} */ attention;
+  /** @type {Token[]} */ queries;
+  /** @type {Token[]} */ keys;
+  /** @type {Record<string, any>} */ layout;
+  /** @type {Box} */ window;
 
-  /**
-   * @param {Trace} trace
-   * @param {Store} store
-   * @param {Host} host
-   */
+  /** @param {Trace} trace @param {Store} store @param {Host} host */
   constructor(trace, store, host) {
     this.trace = trace;
     this.store = store;
@@ -61,10 +51,7 @@ export class HeadView {
     return [];
   }
 
-  /**
-   * @param {number} width
-   * @param {number} height
-   */
+  /** @param {number} width @param {number} height */
   async prepare(width, height) {
     this.turn += 1;
     const { turn } = this;
@@ -83,10 +70,7 @@ export class HeadView {
     return { width, height: this.layout.height };
   }
 
-  /**
-   * @param {number} width
-   * @param {number} height
-   */
+  /** @param {number} width @param {number} height */
   layOut(width, height) {
     const narrow = width < 560;
     const rows = Math.max(this.queries.length, this.keys.length);
@@ -128,20 +112,13 @@ export class HeadView {
     return HEAD_VIEW_TOP + (index + 0.5) * this.layout.row;
   }
 
-  /**
-   * Lines between the same two tokens lie beside each other, so that each head is seen.
-   * @param {number} which
-   */
+  /** Lines between the same two tokens lie beside each other, so that each head is seen. @param {number} which */
   lineShift(which) {
     const count = this.shown.length;
     return (which - (count - 1) / 2) * Math.min(2.4, (this.layout.row - 8) / count);
   }
 
-  /**
-   * The first and the last row that a window shows.
-   * @param {Box} window
-   * @param {number} count
-   */
+  /** The first and the last row that a window shows. @param {Box} window @param {number} count */
   visible(window, count) {
     const { row } = this.layout;
     const first = Math.max(0, Math.floor((window.y - HEAD_VIEW_TOP) / row));
@@ -166,12 +143,7 @@ export class HeadView {
     return pick?.focus ?? this.pinned();
   }
 
-  /**
-   * @param {number} weight
-   * @param {number} head
-   * @param {Theme} theme
-   * @param {boolean} many
-   */
+  /** @param {number} weight @param {number} head @param {Theme} theme @param {boolean} many */
   style(weight, head, theme, many) {
     const strength = Math.min(1, weight);
     return {
@@ -181,10 +153,7 @@ export class HeadView {
     };
   }
 
-  /**
-   * Lines with an end in the window, the weakest left out if there are too many.
-   * @param {Box} window
-   */
+  /** Lines with an end in the window, the weakest left out if there are too many. @param {Box} window */
   collect(window) {
     const [firstQuery, lastQuery] = this.visible(window, this.queries.length);
     const [firstKey, lastKey] = this.visible(window, this.keys.length);
@@ -215,11 +184,7 @@ export class HeadView {
     return found;
   }
 
-  /**
-   * @param {Painter} painter
-   * @param {Theme} theme
-   * @param {Box} window
-   */
+  /** @param {Painter} painter @param {Theme} theme @param {Box} window */
   paint(painter, theme, window) {
     const { layout } = this;
     this.window = window;
@@ -242,11 +207,7 @@ export class HeadView {
     this.paintHeadings(painter, theme, window);
   }
 
-  /**
-   * @param {Painter} painter
-   * @param {Theme} theme
-   * @param {Box} window
-   */
+  /** @param {Painter} painter @param {Theme} theme @param {Box} window */
   paintHeadings(painter, theme, window) {
     const { layout } = this;
     const y = window.y + 20;
@@ -265,11 +226,7 @@ export class HeadView {
   }
 
   /**
-   * @param {Painter} painter
-   * @param {Theme} theme
-   * @param {string} side
-   * @param {number} index
-   * @param {TextStyle} [style]
+   * @param {Painter} painter @param {Theme} theme @param {string} side @param {number} index @param {TextStyle} [style]
    */
   paintToken(painter, theme, side, index, style = {}) {
     const { layout } = this;
@@ -290,12 +247,7 @@ export class HeadView {
     });
   }
 
-  /**
-   * @param {Painter} painter
-   * @param {Theme} theme
-   * @param {Box} window
-   * @param {any} pick
-   */
+  /** @param {Painter} painter @param {Theme} theme @param {Box} window @param {any} pick */
   paintHover(painter, theme, window, pick) {
     const focus = this.focus(pick);
     if (!focus || !this.shown.length) {
@@ -338,11 +290,7 @@ export class HeadView {
     this.paintHeadings(painter, theme, window);
   }
 
-  /**
-   * @param {string} side
-   * @param {number} index
-   * @returns {[number, number, number, number]}
-   */
+  /** @param {string} side @param {number} index @returns {[number, number, number, number]} */
   tokenBox(side, index) {
     const { layout } = this;
     const token = (side === "query" ? this.queries : this.keys)[index];
@@ -352,33 +300,21 @@ export class HeadView {
     return [x, this.rowY(index) - layout.row / 2 + 1, width, layout.row - 2];
   }
 
-  /**
-   * @param {Painter} painter
-   * @param {Theme} theme
-   * @param {{side: string, index: number}} options
-   */
+  /** @param {Painter} painter @param {Theme} theme @param {{side: string, index: number}} options */
   markToken(painter, theme, { side, index }) {
     painter.rect(...this.tokenBox(side, index), { fill: theme.accent, radius: 5 });
     this.paintToken(painter, theme, side, index, { fill: theme.accentInk, weight: 600 });
   }
 
-  /**
-   * @param {Painter} painter
-   * @param {Theme} theme
-   * @param {string} side
-   * @param {number} index
-   */
+  /** @param {Painter} painter @param {Theme} theme @param {string} side @param {number} index */
   frameToken(painter, theme, side, index) {
     painter.rect(...this.tokenBox(side, index), { stroke: theme.accent, width: 1.5, radius: 5 });
   }
 
   /**
    * The weights of one token beside it: one bar made of the heads' colours, and their mean.
-   * @param {Painter} painter
-   * @param {Theme} theme
-   * @param {{side: string}} options
-   * @param {{index: number, values: number[], mean: number}} options
-   * @param {number} largest
+   * @param {Painter} painter @param {Theme} theme @param {{side: string}} options
+   * @param {{index: number, values: number[], mean: number}} options @param {number} largest
    */
   paintBar(painter, theme, { side }, { index, values, mean }, largest) {
     if (mean < 0.0005) return;
@@ -402,10 +338,7 @@ export class HeadView {
     painter.text(percent(mean), x, y, style);
   }
 
-  /**
-   * @param {number} x
-   * @param {number} y
-   */
+  /** @param {number} x @param {number} y */
   pick(x, y) {
     const { layout } = this;
     if (!layout || y < this.window.y + HEAD_VIEW_TOP) return null;
@@ -426,21 +359,14 @@ export class HeadView {
     };
   }
 
-  /**
-   * @param {string} side
-   * @param {Token} token
-   * @param {unknown} same
-   */
+  /** @param {string} side @param {Token} token @param {unknown} same */
   selection(side, token, same) {
     if (side === "query") return { token: same ? null : token.first, "x.side": null };
     return same ? { key: null, "x.side": null } : { key: token.first, "x.side": "key" };
   }
 
   /**
-   * @param {string} side
-   * @param {number} index
-   * @param {Token} token
-   * @param {{side: string, index: number}|null} pinned
+   * @param {string} side @param {number} index @param {Token} token @param {{side: string, index: number}|null} pinned
    */
   tooltip(side, index, token, pinned) {
     const { theme } = this.host;

@@ -22,19 +22,14 @@ export function weightDigits(attention) {
   return attention.bits === 16 ? 4 : 3;
 }
 
-/**
- * A token as a short name for a sentence: “나” and where it stands.
- * @param {Token} token
- */
+/** A token as a short name for a sentence: “나” and where it stands. @param {Token} token */
 export function tokenName(token) {
   return `‘${token.text}’`;
 }
 
 /**
  * Whether a query may look at a key: of a causal text, at what does not come later. Groups keep the order.
- * @param {Token} query
- * @param {Token} key
- * @param {boolean} causal
+ * @param {Token} query @param {Token} key @param {boolean} causal
  */
 export function mayLook(query, key, causal) {
   return !causal || key.first <= query.last;
@@ -140,10 +135,7 @@ export function inspectorElement({ shown, side, token, others, place, theme, onc
   return body;
 }
 
-/**
- * The same row as a table: every position, every head.
- * @param {Inspecting & {digits: number}} options
- */
+/** The same row as a table: every position, every head. @param {Inspecting & {digits: number}} options */
 export function inspectorTable({ shown, side, token, others, digits }) {
   if (token === null || !shown.length) return null;
   const columns = [t("table.position"), t("table.token"), ...shown.map(({ head }) => t("head.n", { n: head }))];

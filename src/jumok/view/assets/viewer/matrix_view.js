@@ -18,50 +18,27 @@ const MATRIX_LARGEST_CELL = 46;
 const MATRIX_FEWEST_CELLS = 5; // across, when zoomed in all the way
 
 export class MatrixView {
-  /** @type {Weights} */
-  weights;
-  /** @type {{block: string, layer: number, head: number, grouping: string}} */
-  place;
-  /** @type {Attention} */
-  attention;
-  /** @type {Token[]} */
-  queries;
-  /** @type {Token[]} */
-  keys;
-  /** @type {Float32Array} */
-  rowSums;
-  /** @type {Float32Array} */
-  columnSums;
-  /** @type {Weights} */
-  summed;
-  /** @type {boolean} */
-  narrow;
-  /** @type {number} */
-  longest;
-  /** @type {number} */
-  fitting;
-  /** @type {Box} */
-  room;
-  /** @type {number} */
-  cell;
-  /** @type {number[]} */
-  offset;
-  /** @type {Box} */
-  plot;
-  /** @type {number} */
-  width;
-  /** @type {number} */
-  height;
-  /** @type {{weights: Weights, theme: string, picture: Bitmap}|null} */
-  bitmap;
-  /** @type {number[]|null} */
-  dragged;
+  /** @type {Weights} */ weights;
+  /** @type {{block: string, layer: number, head: number, grouping: string}} */ place;
+  /** @type {Attention} */ attention;
+  /** @type {Token[]} */ queries;
+  /** @type {Token[]} */ keys;
+  /** @type {Float32Array} */ rowSums;
+  /** @type {Float32Array} */ columnSums;
+  /** @type {Weights} */ summed;
+  /** @type {boolean} */ narrow;
+  /** @type {number} */ longest;
+  /** @type {number} */ fitting;
+  /** @type {Box} */ room;
+  /** @type {number} */ cell;
+  /** @type {number[]} */ offset;
+  /** @type {Box} */ plot;
+  /** @type {number} */ width;
+  /** @type {number} */ height;
+  /** @type {{weights: Weights, theme: string, picture: Bitmap}|null} */ bitmap;
+  /** @type {number[]|null} */ dragged;
 
-  /**
-   * @param {Trace} trace
-   * @param {Store} store
-   * @param {Host} host
-   */
+  /** @param {Trace} trace @param {Store} store @param {Host} host */
   constructor(trace, store, host) {
     this.trace = trace;
     this.store = store;
@@ -83,10 +60,7 @@ export class MatrixView {
     ];
   }
 
-  /**
-   * @param {number} width
-   * @param {number} height
-   */
+  /** @param {number} width @param {number} height */
   async prepare(width, height) {
     this.turn += 1;
     const { turn } = this;
@@ -119,18 +93,13 @@ export class MatrixView {
 
   /**
    * Whether row i may not look at column j. Groups of a causal sequence keep its order.
-   * @param {number} i
-   * @param {number} j
+   * @param {number} i @param {number} j
    */
   masked(i, j) {
     return !mayLook(this.queries[i], this.keys[j], this.weights.causal);
   }
 
-  /**
-   * @param {number} width
-   * @param {number} height
-   * @param {number[]|null} zoom
-   */
+  /** @param {number} width @param {number} height @param {number[]|null} zoom */
   layOut(width, height, zoom) {
     const narrow = width < 560;
     this.narrow = narrow;
@@ -187,11 +156,7 @@ export class MatrixView {
     return Math.min(largest, Math.max(this.fitting, cell));
   }
 
-  /**
-   * @param {number} factor
-   * @param {number} x
-   * @param {number} y
-   */
+  /** @param {number} factor @param {number} x @param {number} y */
   zoomAt(factor, x, y) {
     const { plot, room, cell, offset } = this;
     const next = this.limited(cell * factor);
@@ -210,11 +175,7 @@ export class MatrixView {
     return [x + width / 2, y + height / 2];
   }
 
-  /**
-   * @param {number} x
-   * @param {number} y
-   * @param {number} [cell]
-   */
+  /** @param {number} x @param {number} y @param {number} [cell] */
   moveTo(x, y, cell = this.cell) {
     const { room } = this;
     const column = Math.min(Math.max(0, x), Math.max(0, this.keys.length - room.width / cell));
@@ -231,33 +192,19 @@ export class MatrixView {
     this.layOut(this.width, this.height, zoom);
   }
 
-  /**
-   * @param {number} x
-   * @param {number} y
-   * @param {WheelEvent} event
-   */
+  /** @param {number} x @param {number} y @param {WheelEvent} event */
   wheel(x, y, event) {
     const step = event.deltaMode === 1 ? 0.05 : 0.0022;
     this.zoomAt(Math.exp(-event.deltaY * step * (event.ctrlKey ? 3 : 1)), x, y);
     return true;
   }
 
-  /**
-   * @param {number} factor
-   * @param {number} x
-   * @param {number} y
-   */
+  /** @param {number} factor @param {number} x @param {number} y */
   pinch(factor, x, y) {
     this.zoomAt(factor, x, y);
   }
 
-  /**
-   * @param {number} dx
-   * @param {number} dy
-   * @param {number} x
-   * @param {number} y
-   * @param {unknown} phase
-   */
+  /** @param {number} dx @param {number} dy @param {number} x @param {number} y @param {unknown} phase */
   drag(dx, dy, x, y, phase) {
     if (phase === "start") {
       if (this.cell <= this.fitting * 1.001) return false;
@@ -338,10 +285,7 @@ export class MatrixView {
     };
   }
 
-  /**
-   * @param {Painter} painter
-   * @param {Theme} theme
-   */
+  /** @param {Painter} painter @param {Theme} theme */
   paint(painter, theme) {
     if (!this.weights) return;
     const { plot, cell, offset } = this;
@@ -361,8 +305,7 @@ export class MatrixView {
   }
 
   /**
-   * @param {Painter} painter
-   * @param {Theme} theme
+   * @param {Painter} painter @param {Theme} theme
    * @param {{firstColumn: number, lastColumn: number, firstRow: number, lastRow: number}} options
    */
   paintGrid(painter, theme, { firstColumn, lastColumn, firstRow, lastRow }) {
@@ -377,8 +320,7 @@ export class MatrixView {
   }
 
   /**
-   * @param {Painter} painter
-   * @param {Theme} theme
+   * @param {Painter} painter @param {Theme} theme
    * @param {{firstColumn: number, lastColumn: number, firstRow: number, lastRow: number}} options
    */
   paintNumbers(painter, theme, { firstColumn, lastColumn, firstRow, lastRow }) {
@@ -397,8 +339,7 @@ export class MatrixView {
 
   /**
    * The part that may not be looked at is named where there is room for the word.
-   * @param {Painter} painter
-   * @param {Theme} theme
+   * @param {Painter} painter @param {Theme} theme
    */
   paintMasked(painter, theme) {
     if (!this.weights.causal || this.store.state.zoom || this.plot.width < 200) return;
@@ -411,8 +352,7 @@ export class MatrixView {
   }
 
   /**
-   * @param {Painter} painter
-   * @param {Theme} theme
+   * @param {Painter} painter @param {Theme} theme
    * @param {{firstColumn: number, lastColumn: number, firstRow: number, lastRow: number}} options
    */
   paintLabels(painter, theme, { firstColumn, lastColumn, firstRow, lastRow }) {
@@ -435,11 +375,7 @@ export class MatrixView {
     painter.text(t("matrix.looked"), plot.x, 12, style);
   }
 
-  /**
-   * @param {Painter} painter
-   * @param {number} row
-   * @param {TextStyle} style
-   */
+  /** @param {Painter} painter @param {number} row @param {TextStyle} style */
   paintRowLabel(painter, row, style) {
     const { plot } = this;
     painter.text(this.queries[row].text, plot.x - 7, this.rowY(row + 0.5), {
@@ -450,12 +386,7 @@ export class MatrixView {
     });
   }
 
-  /**
-   * @param {Painter} painter
-   * @param {number} column
-   * @param {unknown} flat
-   * @param {TextStyle} style
-   */
+  /** @param {Painter} painter @param {number} column @param {unknown} flat @param {TextStyle} style */
   paintColumnLabel(painter, column, flat, style) {
     const x = this.columnX(column + 0.5);
     const y = this.plot.y - 8;
@@ -468,8 +399,7 @@ export class MatrixView {
 
   /**
    * Right: what each row sums to. Below: how much each column receives.
-   * @param {Painter} painter
-   * @param {Theme} theme
+   * @param {Painter} painter @param {Theme} theme
    * @param {{firstColumn: number, lastColumn: number, firstRow: number, lastRow: number}} options
    */
   paintSums(painter, theme, { firstColumn, lastColumn, firstRow, lastRow }) {
@@ -502,10 +432,7 @@ export class MatrixView {
     painter.text(this.receivedName(), plot.x - 7, y + 8, left);
   }
 
-  /**
-   * @param {Painter} painter
-   * @param {Theme} theme
-   */
+  /** @param {Painter} painter @param {Theme} theme */
   paintLegend(painter, theme) {
     const width = Math.min(150, this.plot.width);
     const x = this.plot.x;
@@ -525,12 +452,7 @@ export class MatrixView {
     });
   }
 
-  /**
-   * @param {Painter} painter
-   * @param {Theme} theme
-   * @param {Box} window
-   * @param {any} pick
-   */
+  /** @param {Painter} painter @param {Theme} theme @param {Box} window @param {any} pick */
   paintHover(painter, theme, window, pick) {
     if (!this.weights) return;
     const { plot, cell } = this;
@@ -557,11 +479,7 @@ export class MatrixView {
       }
     });
     // The labels of both, readable even where the others were thinned out.
-    /**
-     * @param {number} value
-     * @param {number} from
-     * @param {number} length
-     */
+    /** @param {number} value @param {number} from @param {number} length */
     const inside = (value, from, length) => value >= from - 1 && value <= from + length + 1;
     if (row !== null && inside(this.rowY(row + 0.5), plot.y, plot.height)) {
       const width = Math.min(
@@ -587,11 +505,7 @@ export class MatrixView {
     if (this.store.state.zoom) this.paintMap(painter, theme);
   }
 
-  /**
-   * Zoomed in, a small picture of the whole shows where one is.
-   * @param {Painter} painter
-   * @param {Theme} theme
-   */
+  /** Zoomed in, a small picture of the whole shows where one is. @param {Painter} painter @param {Theme} theme */
   paintMap(painter, theme) {
     const [rows, columns] = [this.queries.length, this.keys.length];
     const scale = Math.min(96 / columns, 96 / rows);
@@ -618,10 +532,7 @@ export class MatrixView {
     );
   }
 
-  /**
-   * @param {number} x
-   * @param {number} y
-   */
+  /** @param {number} x @param {number} y */
   pick(x, y) {
     if (!this.weights) return null;
     const { plot, cell, offset } = this;
@@ -647,12 +558,7 @@ export class MatrixView {
     };
   }
 
-  /**
-   * @param {number} row
-   * @param {number} column
-   * @param {Token|null} query
-   * @param {Token|null} key
-   */
+  /** @param {number} row @param {number} column @param {Token|null} query @param {Token|null} key */
   tooltip(row, column, query, key) {
     const digits = weightDigits(this.attention);
     /** @type {TipLine[]} */

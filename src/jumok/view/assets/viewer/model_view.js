@@ -39,31 +39,21 @@ const MODEL_WIDE = 720;
 const MODEL_LABEL = 11.5; // pixels that a row with a label needs
 const MODEL_LARGEST_TILE = 132;
 
-/**
- * A number of a head as it is written on the page.
- * @param {string} name
- * @param {number|null|undefined} value
- */
+/** A number of a head as it is written on the page. @param {string} name @param {number|null|undefined} value */
 function statText(name, value) {
   if (value === null || value === undefined) return "–";
   if (name === "entropy") return decimal(value, 2);
   return name === "distance" ? decimal(value, 1) : percent(value);
 }
 
-/**
- * Which cell of so many each of n rows falls into, evenly.
- * @param {number} n
- * @param {number} cells
- */
+/** Which cell of so many each of n rows falls into, evenly. @param {number} n @param {number} cells */
 function modelCells(n, cells) {
   return Int32Array.from({ length: n }, (_, i) => Math.floor((i * cells) / n));
 }
 
 /**
  * The weights as a picture of at most so many cells a side: the square root of the pooled weight gives the colour.
- * @param {Weights} weights
- * @param {number} limit
- * @param {Theme} theme
+ * @param {Weights} weights @param {number} limit @param {Theme} theme
  */
 function weightsBitmap({ t: rows, s: columns, data, causal }, limit, theme) {
   const height = Math.min(rows, limit);
@@ -103,22 +93,13 @@ const modelWhenIdle = (work) =>
     : setTimeout(work, 8);
 
 export class ModelView {
-  /** @type {Map<string, Bitmap|null>} */
-  thumbnails;
-  /** @type {Map<string, Bitmap>} */
-  insets;
-  /** @type {Theme} */
-  theme;
-  /** @type {ModelLayout} */
-  layout;
-  /** @type {Map<string, Tile>} */
-  byPlace;
+  /** @type {Map<string, Bitmap|null>} */ thumbnails;
+  /** @type {Map<string, Bitmap>} */ insets;
+  /** @type {Theme} */ theme;
+  /** @type {ModelLayout} */ layout;
+  /** @type {Map<string, Tile>} */ byPlace;
 
-  /**
-   * @param {Trace} trace
-   * @param {Store} store
-   * @param {Host} host
-   */
+  /** @param {Trace} trace @param {Store} store @param {Host} host */
   constructor(trace, store, host) {
     this.trace = trace;
     this.store = store;
@@ -140,10 +121,7 @@ export class ModelView {
       .layers.flatMap((layer) => this.trace.heads(block, layer).map((head) => ({ layer, head })));
   }
 
-  /**
-   * @param {string} name
-   * @param {Place} place
-   */
+  /** @param {string} name @param {Place} place */
   stat(name, { layer, head }) {
     return this.trace.stat(name, this.store.state.block, layer, head);
   }
@@ -160,10 +138,7 @@ export class ModelView {
     return this.statNames().includes(sort) ? sort : "order";
   }
 
-  /**
-   * The change of loss without this head, if the probes were run.
-   * @param {Place} place
-   */
+  /** The change of loss without this head, if the probes were run. @param {Place} place */
   delta({ layer, head }) {
     const { block } = this.store.state;
     const found = this.trace.probes?.ablation?.find(
@@ -172,10 +147,7 @@ export class ModelView {
     return found ? found.delta_nats : null;
   }
 
-  /**
-   * @param {number} width
-   * @param {number} height
-   */
+  /** @param {number} width @param {number} height */
   async prepare(width, height) {
     const sort = this.criterion();
     const places = this.heads();
@@ -224,8 +196,7 @@ export class ModelView {
 
   /**
    * Where the parts of the large picture go; its height follows from the number of tokens and what fits.
-   * @param {Inset} inset
-   * @param {number} height
+   * @param {Inset} inset @param {number} height
    */
   insetLayout(inset, height) {
     const { block, grouping } = this.store.state;
@@ -303,10 +274,7 @@ export class ModelView {
     this.thumbnails.set(name, bitmap);
   }
 
-  /**
-   * The large picture of a head; until it is decoded, its small one.
-   * @param {Place} place
-   */
+  /** The large picture of a head; until it is decoded, its small one. @param {Place} place */
   large(place) {
     const name = this.name(place);
     const known = this.insets.get(name);
@@ -330,11 +298,7 @@ export class ModelView {
 
   // --- painting ---
 
-  /**
-   * @param {Painter} painter
-   * @param {Theme} theme
-   * @param {Box} window
-   */
+  /** @param {Painter} painter @param {Theme} theme @param {Box} window */
   paint(painter, theme, window) {
     this.theme = theme;
     const { layout } = this;
@@ -363,11 +327,7 @@ export class ModelView {
     if (tiles.some((tile) => !this.thumbnails.has(this.name(tile)))) this.work();
   }
 
-  /**
-   * @param {Painter} painter
-   * @param {Theme} theme
-   * @param {Tile} tile
-   */
+  /** @param {Painter} painter @param {Theme} theme @param {Tile} tile */
   paintTile(painter, theme, tile) {
     const { caption } = this.layout;
     const { x, y, size } = tile;
@@ -389,40 +349,25 @@ export class ModelView {
     }
   }
 
-  /**
-   * @param {Painter} painter
-   * @param {Theme} theme
-   */
+  /** @param {Painter} painter @param {Theme} theme */
   paintSelected(painter, theme) {
     const { layer, head } = this.store.state;
     const tile = this.byPlace.get(`${layer}.${head}`);
     if (tile) this.paintFrame(painter, tile, theme.accent);
   }
 
-  /**
-   * @param {Painter} painter
-   * @param {{x: number, y: number, size: number}} tile
-   * @param {string} stroke
-   */
+  /** @param {Painter} painter @param {{x: number, y: number, size: number}} tile @param {string} stroke */
   paintFrame(painter, { x, y, size }, stroke) {
     painter.rect(x - 2, y - 2, size + 4, size + 4, { stroke, width: 2, radius: 2 });
   }
 
-  /**
-   * Beside the small pictures the large one stays in sight while they scroll.
-   * @param {Box} window
-   */
+  /** Beside the small pictures the large one stays in sight while they scroll. @param {Box} window */
   insetTop(window) {
     const { inset, wide, height } = this.layout;
     return wide ? Math.max(0, Math.min(window.y, height - inset.height)) : inset.y;
   }
 
-  /**
-   * @param {Painter} painter
-   * @param {Theme} theme
-   * @param {Place} place
-   * @param {Box} window
-   */
+  /** @param {Painter} painter @param {Theme} theme @param {Place} place @param {Box} window */
   paintInset(painter, theme, place, window) {
     const { inset } = this.layout;
     const y = this.insetTop(window);
@@ -485,10 +430,7 @@ export class ModelView {
 
   /**
    * Each number of the head on a line that shows where all other heads stand.
-   * @param {Painter} painter
-   * @param {Theme} theme
-   * @param {Place} place
-   * @param {number} top
+   * @param {Painter} painter @param {Theme} theme @param {Place} place @param {number} top
    */
   paintStats(painter, theme, place, top) {
     const { inset, tiles } = this.layout;
@@ -520,12 +462,7 @@ export class ModelView {
     });
   }
 
-  /**
-   * @param {Painter} painter
-   * @param {Theme} theme
-   * @param {Box} window
-   * @param {{id: string}|null} pick
-   */
+  /** @param {Painter} painter @param {Theme} theme @param {Box} window @param {{id: string}|null} pick */
   paintHover(painter, theme, window, pick) {
     const tile = pick ? this.byPlace?.get(pick.id) : null;
     if (!tile || !this.current()) return;
@@ -537,10 +474,7 @@ export class ModelView {
 
   // --- pointing, keys, words ---
 
-  /**
-   * @param {number} x
-   * @param {number} y
-   */
+  /** @param {number} x @param {number} y */
   at(x, y) {
     const { step, caption } = this.layout;
     return this.layout.tiles.find(
@@ -548,10 +482,7 @@ export class ModelView {
     );
   }
 
-  /**
-   * @param {number} x
-   * @param {number} y
-   */
+  /** @param {number} x @param {number} y */
   pick(x, y) {
     if (!this.current()) return null;
     const tile = this.at(x, y);
@@ -570,11 +501,7 @@ export class ModelView {
     return { id: `${layer}.${head}`, tooltip: lines, select: { layer, head, heads: [head] }, cursor: "pointer" };
   }
 
-  /**
-   * What a number beside the large picture means.
-   * @param {number} x
-   * @param {number} y
-   */
+  /** What a number beside the large picture means. @param {number} x @param {number} y */
   pickStat(x, y) {
     const { inset } = this.layout;
     const line = Math.floor((y - this.insetTop(this.host.window()) - inset.stats + 12) / 24);
@@ -589,19 +516,13 @@ export class ModelView {
     };
   }
 
-  /**
-   * Closer to one head: its lines.
-   * @param {Place} place
-   */
+  /** Closer to one head: its lines. @param {Place} place */
   opened({ layer, head }) {
     const view = this.store.get("block") === "cross" && this.trace.blocks.length > 1 ? "cross" : "heads";
     return { layer, head, heads: [head], view };
   }
 
-  /**
-   * @param {number} x
-   * @param {number} y
-   */
+  /** @param {number} x @param {number} y */
   alternate(x, y) {
     const tile = this.layout && this.at(x, y);
     return tile ? this.opened(tile) : null;

@@ -45,10 +45,7 @@ const NEURON_NARROW = 560;
 const NEURON_BARS = 40; // height of the bars above a column
 const NEURON_KEPT = 6; // heads whose vectors stay decoded
 
-/**
- * A positive number as e is written: in full while short, with a power of ten beyond.
- * @param {number} value
- */
+/** A positive number as e is written: in full while short, with a power of ten beyond. @param {number} value */
 function neuronExponential(value) {
   if (value === 0) return "0";
   if (value >= 1e-2 && value < 1e5) return value >= 100 ? value.toFixed(1) : value.toPrecision(4);
@@ -66,12 +63,7 @@ function neuronReach(values) {
   return sizes[Math.floor(0.995 * (sizes.length - 1))] || sizes[sizes.length - 1] || 1;
 }
 
-/**
- * @param {ArrayLike<number>} values
- * @param {number} columns
- * @param {number} reach
- * @param {Theme} theme
- */
+/** @param {ArrayLike<number>} values @param {number} columns @param {number} reach @param {Theme} theme */
 function neuronBitmap(values, columns, reach, theme) {
   const table = scaleTable("sign", theme);
   const rgba = new Uint8ClampedArray(4 * values.length);
@@ -89,10 +81,7 @@ function neuronBitmap(values, columns, reach, theme) {
 /**
  * Scores and weights of one query, from its vectors: product (s, d), dot, score, exponential and weight (s), total.
  * A key beyond `allowed` may not be looked at: its weight is nought.
- * @param {Vectors} vectors
- * @param {number} query
- * @param {number} allowed
- * @returns {Row}
+ * @param {Vectors} vectors @param {number} query @param {number} allowed @returns {Row}
  */
 function attendFrom({ q, k, d, s, scale }, query, allowed) {
   const product = new Float32Array(s * d);
@@ -122,22 +111,13 @@ function attendFrom({ q, k, d, s, scale }, query, allowed) {
 }
 
 export class NeuronView {
-  /** @type {Map<string, Vectors|null>} */
-  vectors;
-  /** @type {Computed|Missing|null} */
-  shown;
-  /** @type {NeuronLayout|null} */
-  layout;
-  /** @type {HTMLSelectElement|null} */
-  chooser;
-  /** @type {string|null} */
-  chooserBlock;
+  /** @type {Map<string, Vectors|null>} */ vectors;
+  /** @type {Computed|Missing|null} */ shown;
+  /** @type {NeuronLayout|null} */ layout;
+  /** @type {HTMLSelectElement|null} */ chooser;
+  /** @type {string|null} */ chooserBlock;
 
-  /**
-   * @param {Trace} trace
-   * @param {Store} store
-   * @param {Host} host
-   */
+  /** @param {Trace} trace @param {Store} store @param {Host} host */
   constructor(trace, store, host) {
     this.trace = trace;
     this.store = store;
@@ -197,10 +177,7 @@ export class NeuronView {
     return { name, vectors, query, row, stored, queries, keys, keyHead: this.trace.keyHead(block, head) };
   }
 
-  /**
-   * @param {number} width
-   * @param {number} height
-   */
+  /** @param {number} width @param {number} height */
   async prepare(width, height) {
     this.turn += 1;
     const { turn } = this;
@@ -262,19 +239,14 @@ export class NeuronView {
 
   /**
    * Lines of parts {text, colour, strong}, broken before an equals sign where a line would not fit.
-   * @param {number} key
-   * @param {{width: number, narrow: boolean}} options
+   * @param {number} key @param {{width: number, narrow: boolean}} options
    */
   formula(key, { width, narrow }) {
     const { vectors, query, row } = /** @type {Computed} */ (this.shown);
     const { d, scale } = vectors;
     /** @param {number} value */
     const sign = (value) => (value < 0 ? "negative" : "positive");
-    /**
-     * @param {number} value
-     * @param {number} [digits]
-     * @returns {Part}
-     */
+    /** @param {number} value @param {number} [digits] @returns {Part} */
     const number = (value, digits = 3) => ({ text: decimal(value, digits), colour: sign(value) });
     /** @type {(value: number) => Part} */
     const ofVector = (value) => ({
@@ -326,12 +298,7 @@ export class NeuronView {
     return lines.flatMap((parts) => this.broken(parts, width, narrow));
   }
 
-  /**
-   * @param {Part[]} parts
-   * @param {number} width
-   * @param {boolean} narrow
-   * @returns {Part[][]}
-   */
+  /** @param {Part[]} parts @param {number} width @param {boolean} narrow @returns {Part[][]} */
   broken(parts, width, narrow) {
     const size = narrow ? 12 : 14;
     const whole = parts.map((part) => part.text).join(" ");
@@ -346,12 +313,7 @@ export class NeuronView {
     return [parts.slice(0, at), [{ text: "", indent: 22 }, ...parts.slice(at)]];
   }
 
-  /**
-   * @param {Painter} painter
-   * @param {Theme} theme
-   * @param {number} key
-   * @param {number} top
-   */
+  /** @param {Painter} painter @param {Theme} theme @param {number} key @param {number} top */
   paintFormula(painter, theme, key, top) {
     const layout = /** @type {NeuronLayout} */ (this.layout);
     const { margin, line, narrow } = layout;
@@ -373,10 +335,7 @@ export class NeuronView {
 
   // --- painting ---
 
-  /**
-   * @param {string} kind
-   * @param {Theme} theme
-   */
+  /** @param {string} kind @param {Theme} theme */
   bitmap(kind, theme) {
     const name = `${kind}/${theme.name}`;
     let made = this.bitmaps.get(name);
@@ -389,11 +348,7 @@ export class NeuronView {
     return made;
   }
 
-  /**
-   * @param {Painter} painter
-   * @param {Theme} theme
-   * @param {Box} window
-   */
+  /** @param {Painter} painter @param {Theme} theme @param {Box} window */
   paint(painter, theme, window) {
     if (!this.layout) {
       this.paintMissing(painter, theme);
@@ -413,12 +368,7 @@ export class NeuronView {
     this.paintHeader(painter, theme, window, chosen);
   }
 
-  /**
-   * @param {Painter} painter
-   * @param {Theme} theme
-   * @param {number} first
-   * @param {number} last
-   */
+  /** @param {Painter} painter @param {Theme} theme @param {number} first @param {number} last */
   paintQueries(painter, theme, first, last) {
     const { x, row: height, header, lists, queries } = /** @type {NeuronLayout} */ (this.layout);
     const { query, row, queries: tokens } = /** @type {Computed} */ (this.shown);
@@ -451,12 +401,7 @@ export class NeuronView {
     }
   }
 
-  /**
-   * @param {Painter} painter
-   * @param {Theme} theme
-   * @param {number} first
-   * @param {number} last
-   */
+  /** @param {Painter} painter @param {Theme} theme @param {number} first @param {number} last */
   paintRows(painter, theme, first, last) {
     if (last <= first) return;
     const { x, row: height, header, strip, score, weight, label, narrow } = /** @type {NeuronLayout} */ (this.layout);
@@ -520,10 +465,7 @@ export class NeuronView {
 
   /**
    * Formula, titles and the bars of q and of q∘k: it stays above the rows while they scroll.
-   * @param {Painter} painter
-   * @param {Theme} theme
-   * @param {Box} window
-   * @param {number} key
+   * @param {Painter} painter @param {Theme} theme @param {Box} window @param {number} key
    */
   paintHeader(painter, theme, window, key) {
     const layout = /** @type {NeuronLayout} */ (this.layout);
@@ -560,11 +502,7 @@ export class NeuronView {
   }
 
   /**
-   * @param {Painter} painter
-   * @param {Theme} theme
-   * @param {number} left
-   * @param {number} top
-   * @param {Float32Array} values
+   * @param {Painter} painter @param {Theme} theme @param {number} left @param {number} top @param {Float32Array} values
    */
   paintBars(painter, theme, left, top, values) {
     const { strip } = /** @type {NeuronLayout} */ (this.layout);
@@ -580,10 +518,7 @@ export class NeuronView {
     painter.line(left, middle, left + strip, middle, { stroke: theme.faint, opacity: 0.5 });
   }
 
-  /**
-   * @param {Painter} painter
-   * @param {Theme} theme
-   */
+  /** @param {Painter} painter @param {Theme} theme */
   paintMissing(painter, theme) {
     const { block, layer } = this.store.state;
     const room = this.host.window().width - 40;
@@ -595,10 +530,7 @@ export class NeuronView {
   }
 
   /**
-   * @param {Painter} painter
-   * @param {Theme} theme
-   * @param {Box} window
-   * @param {{place: KeyPlace|QueryPlace}|null} pick
+   * @param {Painter} painter @param {Theme} theme @param {Box} window @param {{place: KeyPlace|QueryPlace}|null} pick
    */
   paintHover(painter, theme, window, pick) {
     if (!this.layout || !pick?.place) return;
@@ -622,10 +554,7 @@ export class NeuronView {
 
   // --- pointing, keys, words ---
 
-  /**
-   * @param {number} x
-   * @param {number} y
-   */
+  /** @param {number} x @param {number} y */
   pick(x, y) {
     if (!this.layout) return null;
     const { layout } = this;
@@ -691,11 +620,7 @@ export class NeuronView {
     return true;
   }
 
-  /**
-   * Scroll as far as needed to see a row below the formula.
-   * @param {number} line
-   * @param {boolean} [centred]
-   */
+  /** Scroll as far as needed to see a row below the formula. @param {number} line @param {boolean} [centred] */
   bringIntoSight(line, centred = false) {
     const { header, row } = /** @type {NeuronLayout} */ (this.layout);
     const seen = this.host.window();

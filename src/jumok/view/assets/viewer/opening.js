@@ -3,10 +3,7 @@
 
 /**
  * How much a head shows at a glance: sure of itself, and neither of the first token only nor of the token itself.
- * @param {Trace} trace
- * @param {string} block
- * @param {number} layer
- * @param {number} head
+ * @param {Trace} trace @param {string} block @param {number} layer @param {number} head
  */
 function headInterest(trace, block, layer, head) {
   /** @param {string} name */
@@ -18,9 +15,7 @@ function headInterest(trace, block, layer, head) {
 
 /**
  * The block, the layer (the one asked for, if it is there), its heads in the order of their interest.
- * @param {Trace} trace
- * @param {string|null} [block]
- * @param {number|null} [asked]
+ * @param {Trace} trace @param {string|null} [block] @param {number|null} [asked]
  */
 export function interestingPlace(trace, block = null, asked = null) {
   const chosen = block ?? trace.blocks[trace.blocks.length - 1];
@@ -41,10 +36,7 @@ export function interestingPlace(trace, block = null, asked = null) {
 
 /**
  * A row among the first ones whose strongest weight goes to neither the first token, nor the one before, nor itself.
- * @param {Trace} trace
- * @param {string} block
- * @param {Weights} weights
- * @param {number} [rows]
+ * @param {Trace} trace @param {string} block @param {Weights} weights @param {number} [rows]
  */
 export function interestingToken(trace, block, weights, rows = 24) {
   const crossing = trace.queries(block) !== trace.keys(block);

@@ -68,8 +68,8 @@ export class Shell {
    * @param {Trace} trace
    * @param {Partial<State>} opening any part of the state that the page is to open with; a link (location.hash) goes before it
    * @param {{root?: HTMLElement, link?: boolean, heads?: ModelHeads}} place where it is shown. root: an element of another
-   *   page, whose language, colours, title and address are left alone; else the page is the viewer's. link: whether the
-   *   state is kept in the address; of a root it is not. heads: where heads of the model can be switched off.
+   * page, whose language, colours, title and address are left alone; else the page is the viewer's. link: whether the
+   * state is kept in the address; of a root it is not. heads: where heads of the model can be switched off.
    */
   constructor(trace, opening = {}, { root, link = root === undefined, heads } = {}) {
     this.trace = trace;
@@ -270,11 +270,7 @@ export class Shell {
     const { page } = this;
     const { stage } = page;
     const { signal } = this.leaving;
-    /**
-     * @param {EventTarget} target
-     * @param {string} name
-     * @param {(event: any) => void} body
-     */
+    /** @param {EventTarget} target @param {string} name @param {(event: any) => void} body */
     const on = (target, name, body, options = {}) => target.addEventListener(name, body, { signal, ...options });
     this.store.subscribe((state, changed) => this.changed(changed));
     on(this.darkScheme, "change", () => this.themed());

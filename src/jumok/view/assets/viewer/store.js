@@ -107,10 +107,7 @@ const equalValues = (/** @type {unknown} */ a, /** @type {unknown} */ b) =>
   a === b || (Array.isArray(a) && Array.isArray(b) && a.length === b.length && a.every((value, i) => value === b[i]));
 
 export class Store {
-  /**
-   * @param {Partial<State>} [values]
-   * @param {Guard} [guard] makes a state fit the data, before anyone hears of it
-   */
+  /** @param {Partial<State>} [values] @param {Guard} [guard] makes a state fit the data, before anyone hears of it */
   constructor(values = {}, guard = (next) => next) {
     this.guard = guard;
     this.values = Object.freeze(guard({ ...INITIAL_STATE, ...values }, INITIAL_STATE));
@@ -122,11 +119,7 @@ export class Store {
     return this.values;
   }
 
-  /**
-   * @template {keyof State} Name
-   * @param {Name} name
-   * @returns {State[Name]}
-   */
+  /** @template {keyof State} Name @param {Name} name @returns {State[Name]} */
   get(name) {
     return this.values[name];
   }
@@ -165,11 +158,7 @@ export class Store {
     return parts.toString().replaceAll("%2C", ",");
   }
 
-  /**
-   * The fields that a link holds, as a patch for `set`.
-   * @param {string} hash
-   * @returns {Partial<State>}
-   */
+  /** The fields that a link holds, as a patch for `set`. @param {string} hash @returns {Partial<State>} */
   read(hash) {
     /** @type {Record<string, any>} */
     const patch = {};

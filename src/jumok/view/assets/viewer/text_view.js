@@ -37,18 +37,14 @@ const TEXT_RANKED = 12; // heads shown before "show all"
 const TEXT_BLANK = "␣";
 const TEXT_LINE_END = "⏎";
 
-/**
- * Whether a token stands for one that was masked.
- * @param {Token} token
- */
+/** Whether a token stands for one that was masked. @param {Token} token */
 function textIsMask(token) {
   return token.special && /mask/i.test(token.piece ?? token.text);
 }
 
 /**
  * Whether the token that stands there has a probability: of a masked one only the prediction is known.
- * @param {Prediction|null} prediction
- * @returns {prediction is Expected}
+ * @param {Prediction|null} prediction @returns {prediction is Expected}
  */
 function textWasExpected(prediction) {
   return prediction?.p !== null && prediction?.p !== undefined;
@@ -56,9 +52,7 @@ function textWasExpected(prediction) {
 
 /**
  * A sentence in lines of at most so many pixels, broken between words.
- * @param {string} text
- * @param {number} width
- * @param {Font} font
+ * @param {string} text @param {number} width @param {Font} font
  */
 function textInLines(text, width, font) {
   const lines = [""];
@@ -74,9 +68,7 @@ function textInLines(text, width, font) {
  * What the model thought likely, as a list of bars; the token that stands there is marked.
  * @param {Prediction|null} prediction
  * @param {Token|null} token nothing stands yet where the text goes on
- * @param {string} heading
- * @param {string} explanation
- * @param {Theme} theme
+ * @param {string} heading @param {string} explanation @param {Theme} theme
  */
 function textCandidates(prediction, token, heading, explanation, theme) {
   const body = element("section", { class: "panel-body", "data-panel": "candidates" }, [
@@ -87,11 +79,7 @@ function textCandidates(prediction, token, heading, explanation, theme) {
   const list = element("ol", { class: "bars" });
   const most = Math.max(prediction.top[0]?.[2] ?? 0, 1e-9);
   const known = token !== null && textWasExpected(prediction);
-  /**
-   * @param {string} text
-   * @param {number} p
-   * @param {boolean} actual
-   */
+  /** @param {string} text @param {number} p @param {boolean} actual */
   const bar = (text, p, actual) => {
     const part = element("i");
     part.style.width = `${Math.max(0.5, (100 * p) / most)}%`;
@@ -122,16 +110,10 @@ function textCandidates(prediction, token, heading, explanation, theme) {
 }
 
 export class TextView {
-  /** @type {TextLayout} */
-  layout;
-  /** @type {string|null} */
-  followed;
+  /** @type {TextLayout} */ layout;
+  /** @type {string|null} */ followed;
 
-  /**
-   * @param {Trace} trace
-   * @param {Store} store
-   * @param {Host} host
-   */
+  /** @param {Trace} trace @param {Store} store @param {Host} host */
   constructor(trace, store, host) {
     this.trace = trace;
     this.store = store;
@@ -161,8 +143,7 @@ export class TextView {
 
   /**
    * The change of state that chooses a token: in a block whose queries are of its sequence.
-   * @param {number} sequence
-   * @param {number} position
+   * @param {number} sequence @param {number} position
    */
   choosing(sequence, position) {
     const { block, layer, head } = this.store.state;
@@ -215,11 +196,8 @@ export class TextView {
 
   /**
    * Where each token of a text goes: lines broken between tokens, and where the text has a line end.
-   * @param {number} number
-   * @param {{margin: number, size: number, line: number}} options
-   * @param {number} top
-   * @param {number} width
-   * @returns {Flow}
+   * @param {number} number @param {{margin: number, size: number, line: number}} options @param {number} top
+   * @param {number} width @returns {Flow}
    */
   flow(number, { margin, size, line }, top, width) {
     /** @type {Place[]} */
@@ -269,8 +247,7 @@ export class TextView {
 
   /**
    * How far to scroll to the right for the column of a token; not at all if it is seen.
-   * @param {number} position
-   * @param {{x: number, width: number}} options
+   * @param {number} position @param {{x: number, width: number}} options
    */
   columnInSight(position, { x, width }) {
     const { gutter, cell } = this.layout;
@@ -281,11 +258,7 @@ export class TextView {
 
   // --- painting ---
 
-  /**
-   * @param {Painter} painter
-   * @param {Theme} theme
-   * @param {Box} window
-   */
+  /** @param {Painter} painter @param {Theme} theme @param {Box} window */
   paint(painter, theme, window) {
     if (!this.layout) return;
     // What is wider than the window scrolls; the text does not.
@@ -295,13 +268,7 @@ export class TextView {
     if (this.layout.lens) this.paintLens(painter, theme, window);
   }
 
-  /**
-   * @param {Painter} painter
-   * @param {Theme} theme
-   * @param {string} text
-   * @param {number} y
-   * @param {string[]} [lines]
-   */
+  /** @param {Painter} painter @param {Theme} theme @param {string} text @param {number} y @param {string[]} [lines] */
   paintHeading(painter, theme, text, y, lines = []) {
     const { margin, about } = this.layout;
     painter.text(text, margin, y + 8, { size: 14, weight: 700, fill: theme.ink });
@@ -309,12 +276,7 @@ export class TextView {
     lines.forEach((line, i) => painter.text(line, margin, y + 30 + i * about.line, style));
   }
 
-  /**
-   * @param {Painter} painter
-   * @param {Theme} theme
-   * @param {Passage} text
-   * @param {Box} window
-   */
+  /** @param {Painter} painter @param {Theme} theme @param {Passage} text @param {Box} window */
   paintText(painter, theme, { number, top, several, places }, window) {
     const { margin, size, width } = this.layout;
     const isPredicted = this.trace.predictions && number === this.predicted();
@@ -360,10 +322,7 @@ export class TextView {
 
   /**
    * The scale of surprise and its mean, right of the heading.
-   * @param {Painter} painter
-   * @param {Theme} theme
-   * @param {number} top
-   * @param {number} after
+   * @param {Painter} painter @param {Theme} theme @param {number} top @param {number} after
    */
   paintScale(painter, theme, top, after) {
     const { margin, width, narrow } = this.layout;
@@ -389,10 +348,7 @@ export class TextView {
     painter.text(text, margin + after + 16, y, { size: 12, fill: theme.muted });
   }
 
-  /**
-   * @param {Box} window
-   * @param {number} count
-   */
+  /** @param {Box} window @param {number} count */
   columns(window, count) {
     const { gutter, cell } = this.layout;
     const first = Math.max(0, Math.floor((window.x - 4) / cell));
@@ -400,11 +356,7 @@ export class TextView {
   }
 
   /**
-   * @param {Painter} painter
-   * @param {Theme} theme
-   * @param {number} sequence
-   * @param {number} top
-   * @param {number[]} list
+   * @param {Painter} painter @param {Theme} theme @param {number} sequence @param {number} top @param {number[]} list
    */
   paintTokensRow(painter, theme, sequence, top, [first, last]) {
     const { gutter, cell, row } = this.layout;
@@ -424,11 +376,7 @@ export class TextView {
 
   /**
    * The names of the rows stay at the left edge.
-   * @param {Painter} painter
-   * @param {Theme} theme
-   * @param {Box} window
-   * @param {number} top
-   * @param {string[]} labels
+   * @param {Painter} painter @param {Theme} theme @param {Box} window @param {number} top @param {string[]} labels
    */
   paintGutter(painter, theme, window, top, labels) {
     const { gutter, row, margin } = this.layout;
@@ -445,11 +393,7 @@ export class TextView {
     });
   }
 
-  /**
-   * @param {Painter} painter
-   * @param {Theme} theme
-   * @param {Box} window
-   */
+  /** @param {Painter} painter @param {Theme} theme @param {Box} window */
   paintLens(painter, theme, window) {
     const { gutter, cell, row } = this.layout;
     const lens = /** @type {LensPlace} */ (this.layout.lens);
@@ -491,20 +435,12 @@ export class TextView {
     this.paintGutter(painter, theme, window, lens.cells, ["", ...names.map((_, i) => this.lensName(i))]);
   }
 
-  /**
-   * Layers count from 0; what stands before them is the embedding.
-   * @param {number} row
-   */
+  /** Layers count from 0; what stands before them is the embedding. @param {number} row */
   lensName(row) {
     return row ? t("lens.layer", { n: row - 1 }) : t("lens.embedding");
   }
 
-  /**
-   * @param {Painter} painter
-   * @param {Theme} theme
-   * @param {Box} window
-   * @param {{place: Pointed}|null} pick
-   */
+  /** @param {Painter} painter @param {Theme} theme @param {Box} window @param {{place: Pointed}|null} pick */
   paintHover(painter, theme, window, pick) {
     if (!this.layout || !pick?.place) return;
     const { sequence, position, layer } = pick.place;
@@ -522,10 +458,7 @@ export class TextView {
 
   // --- pointing, keys, words ---
 
-  /**
-   * @param {number} x
-   * @param {number} y
-   */
+  /** @param {number} x @param {number} y */
   pick(x, y) {
     if (!this.layout) return null;
     const inGrid = this.pickGrid(x, y);
@@ -539,10 +472,7 @@ export class TextView {
     return null;
   }
 
-  /**
-   * @param {number} x
-   * @param {number} y
-   */
+  /** @param {number} x @param {number} y */
   pickGrid(x, y) {
     const { gutter, cell, row, lens } = this.layout;
     const position = Math.floor((x - gutter) / cell);
@@ -573,10 +503,7 @@ export class TextView {
     return null;
   }
 
-  /**
-   * @param {number} sequence
-   * @param {number} position
-   */
+  /** @param {number} sequence @param {number} position */
   pickToken(sequence, position) {
     const token = this.trace.tokens(sequence)[position];
     const prediction = sequence === this.predicted() ? this.prediction(position) : null;
@@ -716,10 +643,7 @@ export class TextView {
     return textCandidates(prediction, token, t("text.candidatesFor", { n: position }), explanation, theme);
   }
 
-  /**
-   * After the last token: what the model would write next.
-   * @param {Theme} theme
-   */
+  /** After the last token: what the model would write next. @param {Theme} theme */
   following(theme) {
     const { sequence, position } = this.chosen();
     const after = this.trace.predictions?.after;

@@ -49,10 +49,7 @@ const WEIGHTS_AS_FACTORS = 2;
 // What is kept decoded: enough for two layers of sixteen heads at 1,024 tokens.
 const DECODED_BYTES = 160 * 2 ** 20;
 
-/**
- * A Trace of the JSON text, or a EngineError that a reader understands.
- * @param {string} text
- */
+/** A Trace of the JSON text, or a EngineError that a reader understands. @param {string} text */
 export function readTrace(text) {
   let json;
   try {
@@ -65,11 +62,7 @@ export function readTrace(text) {
 
 const messageOf = (/** @type {unknown} */ error) => (error instanceof Error ? error.message : String(error));
 
-/**
- * The bytes of a part of the file.
- * @param {Packed} packed
- * @returns {Promise<Uint8Array<ArrayBuffer>>}
- */
+/** The bytes of a part of the file. @param {Packed} packed @returns {Promise<Uint8Array<ArrayBuffer>>} */
 async function unpacked(packed) {
   if (typeof packed !== "string") return /** @type {Uint8Array<ArrayBuffer>} */ (packed);
   try {
@@ -86,10 +79,7 @@ async function unpacked(packed) {
 
 /**
  * How many keys row i of t rows may look at.
- * @param {number} i
- * @param {number} t
- * @param {number} s
- * @param {boolean} causal
+ * @param {number} i @param {number} t @param {number} s @param {boolean} causal
  */
 function rowLength(i, t, s, causal) {
   return causal ? Math.max(0, Math.min(s, s - t + i + 1)) : s;
@@ -97,11 +87,7 @@ function rowLength(i, t, s, causal) {
 
 /**
  * One row of square roots in bytes -> weights that sum to one; a row of zeros stays zeros.
- * @param {Float32Array} data
- * @param {number} at
- * @param {Uint8Array} bytes
- * @param {number} from
- * @param {number} count
+ * @param {Float32Array} data @param {number} at @param {Uint8Array} bytes @param {number} from @param {number} count
  */
 function fillRow(data, at, bytes, from, count) {
   let sum = 0;
@@ -118,9 +104,7 @@ function fillRow(data, at, bytes, from, count) {
 
 /**
  * A row of shares that are known up to a factor -> weights that sum to one.
- * @param {Float32Array} data
- * @param {number} at
- * @param {number} count
+ * @param {Float32Array} data @param {number} at @param {number} count
  */
 function normaliseRow(data, at, count) {
   let sum = 0;
@@ -132,10 +116,7 @@ function normaliseRow(data, at, count) {
 /**
  * The weights (t, s) in row-major order out of one uncompressed stream, whose first byte says how they are written:
  * as roots, as roots less those of the row above, or as factors of the scores (jumok/view/weight_encoding.py).
- * @param {Uint8Array<ArrayBuffer>} stream
- * @param {number} t
- * @param {number} s
- * @param {boolean} causal
+ * @param {Uint8Array<ArrayBuffer>} stream @param {number} t @param {number} s @param {boolean} causal
  * @param {string} encoding
  */
 export function decodeWeights(stream, t, s, causal, encoding) {
@@ -168,23 +149,14 @@ export function decodeWeights(stream, t, s, causal, encoding) {
   return data;
 }
 
-/**
- * @param {number} t
- * @param {number} s
- * @param {boolean} causal
- */
+/** @param {number} t @param {number} s @param {boolean} causal */
 function countEntries(t, s, causal) {
   let entries = 0;
   for (let i = 0; i < t; i += 1) entries += rowLength(i, t, s, causal);
   return entries;
 }
 
-/**
- * @param {Uint8Array<ArrayBuffer>} stream
- * @param {number} expected
- * @param {number} t
- * @param {number} s
- */
+/** @param {Uint8Array<ArrayBuffer>} stream @param {number} expected @param {number} t @param {number} s */
 function checkLength(stream, expected, t, s) {
   if (stream.length !== expected) {
     throw new EngineError("error.data", { detail: `${stream.length} bytes for ${t}×${s} weights` });
@@ -193,10 +165,7 @@ function checkLength(stream, expected, t, s) {
 
 /**
  * Scores as a sum of products of a few numbers per query and per key; their softmax; then corrections of its root.
- * @param {Uint8Array<ArrayBuffer>} stream
- * @param {number} t
- * @param {number} s
- * @param {boolean} causal
+ * @param {Uint8Array<ArrayBuffer>} stream @param {number} t @param {number} s @param {boolean} causal
  */
 function decodeFactors(stream, t, s, causal) {
   const [, rank, correcting] = stream;
@@ -249,10 +218,7 @@ function decodeFactors(stream, t, s, causal) {
 
 /**
  * Weights between groups of tokens: summed over the keys of a group, averaged over its queries.
- * @param {Weights} weights
- * @param {number[]} queryGroups
- * @param {number} queryCount
- * @param {number[]} keyGroups
+ * @param {Weights} weights @param {number[]} queryGroups @param {number} queryCount @param {number[]} keyGroups
  * @param {number} keyCount
  */
 export function groupWeights(weights, queryGroups, queryCount, keyGroups, keyCount) {
@@ -311,11 +277,7 @@ export class Trace {
     return found;
   }
 
-  /**
-   * @param {string} block
-   * @param {number} layer
-   * @param {number} head
-   */
+  /** @param {string} block @param {number} layer @param {number} head */
   has(block, layer, head) {
     if (!this.blocks.includes(block)) return false;
     const [i, place] = this.place(block, layer, head);
@@ -324,8 +286,7 @@ export class Trace {
 
   /**
    * The heads of a layer that are in the file, by their numbers in the model.
-   * @param {string} block
-   * @param {number} layer
+   * @param {string} block @param {number} layer
    */
   heads(block, layer) {
     const { heads, n_head: count } = this.attention(block);
@@ -335,9 +296,7 @@ export class Trace {
 
   /**
    * Where a layer and a head stand in the lists of a block; -1 if it is not there.
-   * @param {string} block
-   * @param {number} layer
-   * @param {number} head
+   * @param {string} block @param {number} layer @param {number} head
    */
   place(block, layer, head) {
     const { layers, heads } = this.attention(block);
@@ -354,19 +313,13 @@ export class Trace {
     return this.attention(block).keys;
   }
 
-  /**
-   * The ways to group that make a difference for this block.
-   * @param {string} block
-   */
+  /** The ways to group that make a difference for this block. @param {string} block */
   groupings(block) {
     const used = [this.sequences[this.queries(block)], this.sequences[this.keys(block)]];
     return GROUPINGS.filter((name) => name === "token" || used.some((sequence) => sequence.groups?.[name]));
   }
 
-  /**
-   * @param {number} sequence
-   * @param {string} [grouping]
-   */
+  /** @param {number} sequence @param {string} [grouping] */
   tokens(sequence, grouping = "token") {
     const key = `${sequence}/${grouping}`;
     const known = this.tokenLists.get(key);
@@ -412,30 +365,20 @@ export class Trace {
     return list;
   }
 
-  /**
-   * @param {number} sequence
-   * @param {string} grouping
-   * @param {number} token
-   */
+  /** @param {number} sequence @param {string} grouping @param {number} token */
   groupOf(sequence, grouping, token) {
     return this.sequences[sequence].groups?.[grouping]?.[token] ?? token;
   }
 
   /**
    * The weights of one head: {t, s, causal, data (t·s, row after row)}; decoded when first asked for.
-   * @param {string} block
-   * @param {number} layer
-   * @param {number} head
+   * @param {string} block @param {number} layer @param {number} head
    */
   async weights(block, layer, head) {
     return this.peek(block, layer, head) ?? (await this.decode(block, layer, head));
   }
 
-  /**
-   * @param {string} block
-   * @param {number} layer
-   * @param {number} head
-   */
+  /** @param {string} block @param {number} layer @param {number} head */
   decode(block, layer, head) {
     const key = `${block}/${layer}/${head}/token`;
     const running = this.decoding.get(key);
@@ -447,11 +390,7 @@ export class Trace {
     return work;
   }
 
-  /**
-   * @param {string} block
-   * @param {number} layer
-   * @param {number} head
-   */
+  /** @param {string} block @param {number} layer @param {number} head */
   async inflateWeights(block, layer, head) {
     const attention = this.attention(block);
     const [index, place] = this.place(block, layer, head);
@@ -461,12 +400,7 @@ export class Trace {
     return { t, s, causal, data: decodeWeights(await unpacked(packed), t, s, causal, encoding) };
   }
 
-  /**
-   * @param {string} block
-   * @param {number} layer
-   * @param {number} head
-   * @param {string} grouping
-   */
+  /** @param {string} block @param {number} layer @param {number} head @param {string} grouping */
   async grouped(block, layer, head, grouping) {
     if (grouping === "token") return this.weights(block, layer, head);
     const known = this.peek(block, layer, head, grouping);
@@ -479,8 +413,7 @@ export class Trace {
   }
 
   /**
-   * @param {number} sequence
-   * @param {string} grouping
+   * @param {number} sequence @param {string} grouping
    * @returns {[number[], number]} the group of each token, and how many groups there are
    */
   groupNumbers(sequence, grouping) {
@@ -491,10 +424,7 @@ export class Trace {
 
   /**
    * What is decoded already, else null.
-   * @param {string} block
-   * @param {number} layer
-   * @param {number} head
-   * @param {string} [grouping]
+   * @param {string} block @param {number} layer @param {number} head @param {string} [grouping]
    */
   peek(block, layer, head, grouping = "token") {
     const key = `${block}/${layer}/${head}/${grouping}`;
@@ -505,10 +435,7 @@ export class Trace {
     return found;
   }
 
-  /**
-   * @param {string} key
-   * @param {Weights} weights
-   */
+  /** @param {string} key @param {Weights} weights */
   remember(key, weights) {
     this.forget(key);
     this.decoded.set(key, weights);
@@ -531,19 +458,14 @@ export class Trace {
     this.decoded.delete(key);
   }
 
-  /**
-   * @param {string} block
-   * @param {number} layer
-   */
+  /** @param {string} block @param {number} layer */
   hasNeurons(block, layer) {
     return Boolean(this.json.neurons?.layers?.[block]?.[layer]);
   }
 
   /**
    * q (t, d) and k (s, d) of one head as the seam saw them, and the scale of their product; null if not in the file.
-   * @param {string} block
-   * @param {number} layer
-   * @param {number} head
+   * @param {string} block @param {number} layer @param {number} head
    */
   async neurons(block, layer, head) {
     const { neurons } = this.json;
@@ -564,31 +486,21 @@ export class Trace {
 
   /**
    * The number in the model of the key-value head that a head uses; null where each head has its own.
-   * @param {string} block
-   * @param {number} head
+   * @param {string} block @param {number} head
    */
   keyHead(block, head) {
     const { n_head_model: heads, n_kv_head: shared } = this.attention(block);
     return heads && shared && shared < heads ? Math.floor((head * shared) / heads) : null;
   }
 
-  /**
-   * @param {string} name
-   * @param {string} block
-   * @param {number} layer
-   * @param {number} head
-   */
+  /** @param {string} name @param {string} block @param {number} layer @param {number} head */
   stat(name, block, layer, head) {
     const [index, place] = this.place(block, layer, head);
     return this.attention(block).stats?.[name]?.[index]?.[place] ?? null;
   }
 }
 
-/**
- * @param {Packed} packed
- * @param {number} scale
- * @param {number} bits
- */
+/** @param {Packed} packed @param {number} scale @param {number} bits */
 async function scaledVectors(packed, scale, bits) {
   if (packed instanceof Float32Array) return packed;
   const { buffer, byteOffset, length } = await unpacked(packed);
