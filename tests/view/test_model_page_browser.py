@@ -467,9 +467,9 @@ def test_an_answer_with_beams_and_cross_attention(model_page: ModelPages, visit:
     assert page.locator("#viewer-tab-cross").get_attribute("aria-selected") == "true"
     assert page.locator("#viewer-head-switch").count() == 0
     page.select_option("#beams", "3")
-    until(page, "!session.writing && document.querySelectorAll('.beam-end').length === 3")
+    until(page, "!session.writing && document.querySelectorAll('.beams li').length === 3")
     best = page.evaluate("[...document.querySelectorAll('.beams .on > .beam-text')].map((one) => one.textContent)")
-    shown = "".join(best).removesuffix("∎").replace("␣", " ")
+    shown = "".join(best).replace("␣", " ")
     assert shown == page.evaluate("document.querySelector('.answer-text').textContent")
     page.click("#tool-language")
     assert page.inner_text("#tool-answer") == "답하기"

@@ -1,12 +1,11 @@
 // @ts-check
-// A model that answers: the input, the answer as it comes, the tree of the beams, and where the decoder looks.
+// A model that answers: the input, the answer as it comes, those of the other beams, and where the decoder looks.
 
 import { button, choice, element } from "../base/controls.js";
-import { decimal, t } from "../base/words.js";
+import { decimal, percent, t } from "../base/words.js";
 import { Shell } from "../viewer/shell.js";
 import { Trace } from "../viewer/trace.js";
-import { beamList, beamTrees } from "./beam_tree.js";
-import { focusField, textField } from "./labels.js";
+import { FieldView } from "./field_view.js";
 
 /** @typedef {import("./session.js").Session} Session */
 /** @typedef {import("./frame.js").Frame} Frame */
@@ -15,19 +14,15 @@ import { focusField, textField } from "./labels.js";
 const BEAMS = [1, 2, 3, 4, 5, 8];
 const KEPT = 20; // earlier answers
 
-export class AnswerView {
+export class AnswerView extends FieldView {
   /** @param {HTMLElement} host @param {Session} session @param {Frame} frame */
   constructor(host, session, frame) {
-    this.host = host;
-    this.session = session;
-    this.frame = frame;
+    super(host, session, frame, "answer.source", "answer.placeholder");
     this.beams = 1;
-    this.composing = false;
     /** @type {Answered | null} */
     this.found = null;
     /** @type {Shell | null} */
     this.shell = null;
-    this.field = textField("answer.source", "answer.placeholder");
     this.run = button("", {
       id: "tool-answer",
       class: "primary",
@@ -54,19 +49,8 @@ export class AnswerView {
     this.traceHost = element("div", { class: "trace" });
     this.cross = element("section", { hidden: true }, [element("h2", { "data-word": "answer.cross" }), this.traceHost]);
     this.earlier = element("ol", { class: "earlier" });
-    const note = session.engine.about.note;
-    host.append(
-      element("div", { class: "desk" }, [
-        element("div", { class: "sheet" }, [
-          note ? element("p", { class: "note", text: note }) : null,
-          this.field,
-          element("div", { class: "row-tools" }, [this.run, this.stop, this.width]),
-          this.now,
-          this.earlier,
-        ]),
-        element("div", { class: "wide" }, [this.cross]),
-      ]),
-    );
+    const tools = element("div", { class: "row-tools" }, [this.run, this.stop, this.width]);
+    this.mount([tools, this.now, this.earlier], element("div", { class: "wide" }, [this.cross]));
     this.field.addEventListener("keydown", (event) => this.keyed(event));
     this.field.addEventListener("input", () => frame.noteState());
     session.subscribe((changed) => {
@@ -76,19 +60,9 @@ export class AnswerView {
     this.render();
   }
 
-  show() {
-    focusField(this.field);
-  }
-
-  hide() {}
-
   /** Forget what is outside of the view. */
   close() {
     this.shell?.close();
-  }
-
-  state() {
-    return { text: this.field.value };
   }
 
   looks() {
@@ -175,9 +149,13 @@ export class AnswerView {
     this.figures.textContent = figures.filter(Boolean).join(" · ");
     this.others.hidden = answers.length < 2;
     this.others.replaceChildren(
-      element("h3", { text: t("answer.tree") }),
-      element("p", { class: "hint", text: t("answer.tree.about") }),
-      beamList(beamTrees(answers)),
+      element("h3", { text: t("answer.beamsFound") }),
+      element("p", { class: "hint", text: t("answer.beamsFound.about") }),
+      element(
+        "ol",
+        {},
+        answers.map((answer, i) => beamOf(answer, i === 0)),
+      ),
     );
   }
 
@@ -192,4 +170,14 @@ export class AnswerView {
     this.shell = new Shell(trace, { view: "cross", ...this.looks() }, { root: this.traceHost });
     await this.shell.start();
   }
+}
+
+/** One of several answers, the best of which comes first. @param {NonNullable<Answered["answers"]>[number]} answer @param {boolean} best */
+function beamOf({ text, ids, score, finish }, best) {
+  const figures = [percent(Math.exp(score * ids.length)), t("answer.score", { n: decimal(score, 2) })];
+  if (finish === "length") figures.push(t("answer.unfinished"));
+  return element("li", { class: best ? "on" : null }, [
+    element("span", { class: "beam-text", text: text.trim() ? text : "␣".repeat(text.length) || "∅" }),
+    element("span", { class: "figures", text: figures.join(" · ") }),
+  ]);
 }

@@ -3,27 +3,21 @@
 
 import { element, tableElement } from "../base/controls.js";
 import { count, decimal, percent, signed, t } from "../base/words.js";
-import { focusField, textField } from "./labels.js";
+import { FieldView } from "./field_view.js";
 
 /** @typedef {import("./session.js").Session} Session */
 /** @typedef {import("./frame.js").Frame} Frame */
 /** @typedef {import("./engine_types.js").Classified} Classified */
 
-const PAUSE = 150; // milliseconds without a key press, before the words are left out one by one
 const STRONGEST = 4; // levels of colour on each side
 const LEAST = 0.02; // nats; less is no effect
 
-export class ClassifyView {
+export class ClassifyView extends FieldView {
   /** @param {HTMLElement} host @param {Session} session @param {Frame} frame */
   constructor(host, session, frame) {
-    this.host = host;
-    this.session = session;
-    this.frame = frame;
-    this.turn = 0;
-    this.waiting = 0;
+    super(host, session, frame, "write.text", "classify.placeholder");
     /** @type {Classified | null} */
     this.found = null;
-    this.field = textField("write.text", "classify.placeholder");
     this.labels = element("ol", { class: "labels", "data-label": "classify.labels" });
     this.words = element("p", { class: "decisive" });
     this.about = element("p", { class: "hint" });
@@ -35,31 +29,9 @@ export class ClassifyView {
       this.table,
     ]);
     this.cut = element("p", { class: "hint", hidden: true });
-    const note = session.engine.about.note;
-    host.append(
-      element("div", { class: "desk" }, [
-        element("div", { class: "sheet" }, [
-          note ? element("p", { class: "note", text: note }) : null,
-          this.field,
-          this.cut,
-          element("h2", { "data-word": "classify.labels" }),
-          this.labels,
-          this.evidence,
-        ]),
-      ]),
-    );
+    this.mount([this.cut, element("h2", { "data-word": "classify.labels" }), this.labels, this.evidence]);
     this.field.addEventListener("input", () => this.typed());
     session.subscribe((changed) => changed.has("language") && this.render());
-  }
-
-  show() {
-    focusField(this.field);
-  }
-
-  hide() {}
-
-  state() {
-    return { text: this.field.value };
   }
 
   /** @param {{text?: string, example?: boolean}} state an example is replaced by what is typed. */
@@ -71,33 +43,25 @@ export class ClassifyView {
 
   /** The text is another: its class at once, the words when nothing more is typed for a moment. */
   typed() {
-    this.frame.noteState();
-    clearTimeout(this.waiting);
-    this.turn += 1;
+    this.changed();
     if (!this.field.value.trim()) {
       this.found = null;
       this.render();
       return;
     }
     void this.classify(false);
-    this.waiting = setTimeout(() => void this.classify(true), PAUSE);
+    this.afterPause(() => void this.classify(true));
   }
 
   /** @param {boolean} words */
   async classify(words) {
-    const { turn } = this;
-    try {
-      const found = await this.session.engine.classify(this.field.value, { words });
-      if (turn !== this.turn) return;
-      this.found = found;
-      this.render();
-      if (words) {
-        const best = likeliest(found);
-        this.frame.announce(t("classify.announce", { label: best.label, p: percent(best.probability) }));
-      }
-    } catch (error) {
-      if (turn === this.turn) this.frame.failed(error);
-    }
+    const found = await this.latest(this.session.engine.classify(this.field.value, { words }));
+    if (!found) return;
+    this.found = found;
+    this.render();
+    if (!words) return;
+    const best = likeliest(found);
+    this.frame.announce(t("classify.announce", { label: best.label, p: percent(best.probability) }));
   }
 
   render() {

@@ -3,27 +3,21 @@
 
 import { button, element } from "../base/controls.js";
 import { percent, t } from "../base/words.js";
-import { focusField, textField } from "./labels.js";
+import { FieldView } from "./field_view.js";
 
 /** @typedef {import("./session.js").Session} Session */
 /** @typedef {import("./frame.js").Frame} Frame */
 /** @typedef {import("./engine_types.js").Filled} Filled */
 
-const PAUSE = 150; // milliseconds
 const LISTED = 8; // candidates
 const MASK = "[MASK]";
 
-export class FillView {
+export class FillView extends FieldView {
   /** @param {HTMLElement} host @param {Session} session @param {Frame} frame */
   constructor(host, session, frame) {
-    this.host = host;
-    this.session = session;
-    this.frame = frame;
-    this.turn = 0;
-    this.waiting = 0;
+    super(host, session, frame, "write.text", "fill.placeholder");
     /** @type {Filled | null} */
     this.found = null;
-    this.field = textField("write.text", "fill.placeholder");
     this.insert = button("", {
       id: "insert",
       class: "primary",
@@ -35,32 +29,11 @@ export class FillView {
     this.none = element("p", { class: "hint", "data-word": "fill.none" });
     this.whole = element("p", { class: "filled" });
     this.result = element("section", { hidden: true }, [element("h2", { "data-word": "fill.filled" }), this.whole]);
-    const note = session.engine.about.note;
-    host.append(
-      element("div", { class: "desk" }, [
-        element("div", { class: "sheet" }, [
-          note ? element("p", { class: "note", text: note }) : null,
-          this.field,
-          element("div", { class: "row-tools" }, [this.insert, this.all]),
-          this.none,
-          this.blanks,
-          this.result,
-        ]),
-      ]),
-    );
+    const tools = element("div", { class: "row-tools" }, [this.insert, this.all]);
+    this.mount([tools, this.none, this.blanks, this.result]);
     this.field.addEventListener("input", () => this.typed());
     this.blanks.addEventListener("click", (/** @type {MouseEvent} */ event) => this.chosen(event));
     session.subscribe((changed) => changed.has("language") && this.render());
-  }
-
-  show() {
-    focusField(this.field);
-  }
-
-  hide() {}
-
-  state() {
-    return { text: this.field.value };
   }
 
   /** @param {{text?: string}} state */
@@ -77,11 +50,9 @@ export class FillView {
   }
 
   typed() {
-    this.frame.noteState();
-    clearTimeout(this.waiting);
-    this.turn += 1;
+    this.changed();
     if (this.field.value.includes(MASK)) {
-      this.waiting = setTimeout(() => void this.predict(), PAUSE);
+      this.afterPause(() => void this.predict());
       return;
     }
     this.found = null;
@@ -89,16 +60,11 @@ export class FillView {
   }
 
   async predict() {
-    const { turn } = this;
-    try {
-      const found = await this.session.engine.fill(this.field.value, { top: LISTED });
-      if (turn !== this.turn) return;
-      this.found = found;
-      this.render();
-      this.frame.announce(found.text);
-    } catch (error) {
-      if (turn === this.turn) this.frame.failed(error);
-    }
+    const found = await this.latest(this.session.engine.fill(this.field.value, { top: LISTED }));
+    if (!found) return;
+    this.found = found;
+    this.render();
+    this.frame.announce(found.text);
   }
 
   render() {

@@ -38,11 +38,3 @@ export function textField(label, placeholder) {
     "data-placeholder": placeholder,
   });
 }
-
-/**
- * Put the caret into a field, except on a touch screen, where that would bring up the keyboard.
- * @param {HTMLElement} field
- */
-export function focusField(field) {
-  if (!matchMedia("(pointer: coarse)").matches) field.focus({ preventScroll: true });
-}

@@ -502,34 +502,6 @@ export class MatrixView {
         maxWidth: width - 8,
       });
     }
-    if (this.store.state.zoom) this.paintMap(painter, theme);
-  }
-
-  /** Zoomed in, a small picture of the whole shows where one is. @param {Painter} painter @param {Theme} theme */
-  paintMap(painter, theme) {
-    const [rows, columns] = [this.queries.length, this.keys.length];
-    const scale = Math.min(96 / columns, 96 / rows);
-    const [width, height] = [columns * scale, rows * scale];
-    const x = this.room.x + this.room.width - width - 8;
-    const y = this.room.y + 8;
-    painter.rect(x - 4, y - 4, width + 8, height + 8, {
-      fill: theme.raised,
-      stroke: theme.rule,
-      radius: 5,
-      opacity: 0.95,
-    });
-    painter.image(this.makeBitmap(theme), x, y, width, height, { smooth: true });
-    const { plot, cell, offset } = this;
-    painter.rect(
-      x + offset[0] * scale,
-      y + offset[1] * scale,
-      (plot.width / cell) * scale,
-      (plot.height / cell) * scale,
-      {
-        stroke: theme.accent,
-        width: 1.5,
-      },
-    );
   }
 
   /** @param {number} x @param {number} y */

@@ -126,8 +126,6 @@ export class Shell {
     this.store = new Store(this.initial(opening), (next, previous) => this.fitting(next, previous));
     this.host = {
       repaint: () => this.schedulePaint(),
-      repaintHover: () => this.scheduleHover(),
-      relayout: () => this.refresh(),
       announce: (/** @type {string} */ text) => this.announce(text),
       ready: this.readiness(),
       scrollTo: (/** @type {number} */ x, /** @type {number} */ y) => this.page.stage.scrollTo(x, y),

@@ -11,8 +11,6 @@ export interface Host {
   theme: Theme;
   ready: Promise<unknown>;
   repaint(): void;
-  repaintHover(): void;
-  relayout(): void;
   announce(text: string): void;
   scrollTo(x: number, y: number): void;
   window(): Box;
