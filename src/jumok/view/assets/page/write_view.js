@@ -23,18 +23,6 @@ const FIRST_LENGTH = 200;
 const LISTED = 10; // alternatives
 
 export class WriteView {
-  /** @type {HTMLElement} */ desk;
-  /** @type {HTMLElement} */ length;
-  /** @type {HTMLElement} */ legend;
-  /** @type {HTMLElement} */ chips;
-  /** @type {HTMLElement} */ heading;
-  /** @type {HTMLElement} */ reading;
-  /** @type {HTMLElement} */ facts;
-  /** @type {HTMLElement} */ side;
-  /** @type {HTMLButtonElement} */ handle;
-  /** @type {HTMLButtonElement} */ before;
-  /** @type {HTMLButtonElement} */ after;
-
   /** @param {HTMLElement} host @param {Session} session @param {Frame} frame */
   constructor(host, session, frame) {
     this.host = host;

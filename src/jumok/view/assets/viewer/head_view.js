@@ -1,14 +1,7 @@
 // The heads of one layer: tokens that look on the left, tokens looked at on the right, a line for each weight.
 
 import { headColour } from "../base/colours.js";
-import {
-  inspectorElement,
-  inspectorSummary,
-  inspectorTable,
-  inspectRow,
-  tokenName,
-  weightDigits,
-} from "./inspector.js";
+import { InspectingView, inspectRow, tokenName, weightDigits } from "./inspector.js";
 import { measureText } from "../base/painter.js";
 import { decimal, percent, t } from "../base/words.js";
 
@@ -27,7 +20,7 @@ const HEAD_VIEW_LINES = 2400; // lines painted at most; beyond that the weakest 
 const HEAD_VIEW_FAINTEST = 0.01; // weights below are not drawn as lines
 const HEAD_VIEW_FONT = { size: 13 };
 
-export class HeadView {
+export class HeadView extends InspectingView {
   /** @type {Shown[]} */
   shown = [];
   /** @type {{block: string, layer: number, grouping: string}} */ place;
@@ -39,10 +32,7 @@ export class HeadView {
 
   /** @param {Trace} trace @param {Store} store @param {Host} host */
   constructor(trace, store, host) {
-    this.trace = trace;
-    this.store = store;
-    this.host = host;
-    this.turn = 0; // of preparing: what comes after a later choice is dropped
+    super(trace, store, host);
     this.threshold = HEAD_VIEW_FAINTEST;
     this.window = { x: 0, y: 0, width: 0, height: 0 };
   }
@@ -413,25 +403,23 @@ export class HeadView {
     return { x: side === "query" ? x1 - 14 : x2 + 14, y: this.rowY(index), height: this.layout.row };
   }
 
-  chosen() {
+  /** @override */
+  inspected() {
     const pinned = this.pinned();
-    if (!pinned) return { side: "query", token: null, others: this.keys };
+    const shown = { shown: this.shown, attention: this.attention, block: this.place.block };
+    if (!pinned) return { ...shown, side: "query", token: null, others: this.keys };
     const query = pinned.side === "query";
     const token = (query ? this.queries : this.keys)[pinned.index];
-    return { side: pinned.side, token, others: query ? this.keys : this.queries };
+    return { ...shown, side: pinned.side, token, others: query ? this.keys : this.queries };
   }
 
+  /** @override */
   placeText() {
     const { layer } = this.place;
     const heads = this.shown.map(({ head }) => head);
     if (heads.length === 1) return t("place", { layer, head: heads[0] });
     const all = heads.length === this.trace.heads(this.place.block, layer).length;
     return `${t("layer.n", { n: layer })} · ${all ? t("heads.all") : t("heads.list", { list: heads.join(", ") })}`;
-  }
-
-  title() {
-    const { block } = this.place;
-    return block === "self" ? this.placeText() : `${t(`block.${block}`)} · ${this.placeText()}`;
   }
 
   legend() {
@@ -441,35 +429,10 @@ export class HeadView {
     }));
   }
 
-  /** One sentence on what is pinned, for the line below the picture and for screen readers. */
-  summary() {
-    if (!this.shown.length) return t("heads.empty");
-    const { side, token, others } = this.chosen();
-    if (!token) return t("hoverHint");
-    return inspectorSummary({ shown: this.shown, side, token, others });
-  }
-
   note() {
     const notes = [];
     if (this.threshold > HEAD_VIEW_FAINTEST) notes.push(t("threshold.about", { value: decimal(this.threshold, 2) }));
     if (this.queries.some(({ generated }) => generated)) notes.push(t("heads.generated"));
     return notes.join(" ");
-  }
-
-  table() {
-    return inspectorTable({ shown: this.shown, ...this.chosen(), digits: weightDigits(this.attention) });
-  }
-
-  panel() {
-    const { side, token, others } = this.chosen();
-    return inspectorElement({
-      shown: this.shown,
-      side,
-      token,
-      others,
-      theme: this.host.theme,
-      place: this.placeText(),
-      onchoose: (other) => this.store.set(side === "query" ? { key: other.first } : { token: other.first }),
-    });
   }
 }

@@ -1,4 +1,5 @@
-// The row under inspection as a list of bars beside the picture, and as a table: the head and the matrix view share it.
+// The row under inspection as a sentence, as bars beside the picture, and as a table: what the head and the matrix view
+// have in common.
 
 import { button, element } from "../base/controls.js";
 import { headColour } from "../base/colours.js";
@@ -9,6 +10,8 @@ import { decimal, percent, t } from "../base/words.js";
 
 /** @typedef {{head: number, weights: Weights}} Shown */
 /** @typedef {{shown: Shown[], side: string, token: Token|null, others: Token[]}} Inspecting */
+/** @typedef {import("./store.js").Store} Store */
+/** @typedef {import("./view.js").Host} Host */
 /** @typedef {{index: number, values: number[], mean: number}} Inspected */
 /** @typedef {{shown: Shown[], side: string, token: Token, others: Token[]}} Row */
 
@@ -56,7 +59,7 @@ export function inspectRow(shown, side, index) {
 }
 
 /** One sentence on the strongest of a row or of a column. @param {Row} row */
-export function inspectorSummary({ shown, side, token, others }) {
+function inspectorSummary({ shown, side, token, others }) {
   const list = inspectRow(shown, side, token.index).sort((a, b) => b.mean - a.mean);
   const best = list
     .slice(0, 3)
@@ -89,7 +92,7 @@ function inspectedRest({ shown, side, token, others, list, listed }) {
  * The strongest of a row as bars, each made of the heads' colours.
  * @param {Inspecting & {place: string, theme: Theme, onchoose: (token: Token) => void}} options
  */
-export function inspectorElement({ shown, side, token, others, place, theme, onchoose }) {
+function inspectorElement({ shown, side, token, others, place, theme, onchoose }) {
   const body = element("div", { class: "panel-body", "data-inspector": side });
   if (token === null) {
     body.append(element("p", { class: "muted", text: t("hoverHint") }));
@@ -136,7 +139,7 @@ export function inspectorElement({ shown, side, token, others, place, theme, onc
 }
 
 /** The same row as a table: every position, every head. @param {Inspecting & {digits: number}} options */
-export function inspectorTable({ shown, side, token, others, digits }) {
+function inspectorTable({ shown, side, token, others, digits }) {
   if (token === null || !shown.length) return null;
   const columns = [t("table.position"), t("table.token"), ...shown.map(({ head }) => t("head.n", { n: head }))];
   if (shown.length > 1) columns.push(t("weight.mean"));
@@ -151,4 +154,52 @@ export function inspectorTable({ shown, side, token, others, digits }) {
     columns,
     rows,
   };
+}
+
+/** A view of rows of weights, one of which may be pinned. */
+export class InspectingView {
+  /** @param {import("./trace.js").Trace} trace @param {Store} store @param {Host} host */
+  constructor(trace, store, host) {
+    this.trace = trace;
+    this.store = store;
+    this.host = host;
+    this.turn = 0; // of preparing: what comes after a later choice is dropped
+  }
+
+  /** What is shown, and which row or column of it is pinned. @returns {Inspecting & {attention: Attention, block: string}} */
+  inspected() {
+    throw new Error("a view says what it shows");
+  }
+
+  /** The layer and the heads in words. @returns {string} */
+  placeText() {
+    throw new Error("a view says where it is");
+  }
+
+  title() {
+    const { block } = this.inspected();
+    return block === "self" ? this.placeText() : `${t(`block.${block}`)} · ${this.placeText()}`;
+  }
+
+  /** One sentence on what is pinned, for the line below the picture and for screen readers. */
+  summary() {
+    const { shown, side, token, others } = this.inspected();
+    if (!shown.length) return t("heads.empty");
+    return token ? inspectorSummary({ shown, side, token, others }) : t("hoverHint");
+  }
+
+  table() {
+    const inspected = this.inspected();
+    return inspectorTable({ ...inspected, digits: weightDigits(inspected.attention) });
+  }
+
+  panel() {
+    const inspected = this.inspected();
+    return inspectorElement({
+      ...inspected,
+      theme: this.host.theme,
+      place: this.title(),
+      onchoose: ({ first }) => this.store.set(inspected.side === "query" ? { key: first } : { token: first }),
+    });
+  }
 }

@@ -2,7 +2,7 @@
 
 import { button, element } from "../base/controls.js";
 import { hex, inkOn, mix, rgb, scaleTable, sequential } from "../base/colours.js";
-import { inspectorElement, inspectorSummary, inspectorTable, mayLook, tokenName, weightDigits } from "./inspector.js";
+import { InspectingView, mayLook, tokenName, weightDigits } from "./inspector.js";
 import { Bitmap, measureText } from "../base/painter.js";
 import { decimal, percent, t } from "../base/words.js";
 
@@ -17,7 +17,7 @@ const MATRIX_FONT = { size: 12 };
 const MATRIX_LARGEST_CELL = 46;
 const MATRIX_FEWEST_CELLS = 5; // across, when zoomed in all the way
 
-export class MatrixView {
+export class MatrixView extends InspectingView {
   /** @type {Weights} */ weights;
   /** @type {{block: string, layer: number, head: number, grouping: string}} */ place;
   /** @type {Attention} */ attention;
@@ -40,10 +40,7 @@ export class MatrixView {
 
   /** @param {Trace} trace @param {Store} store @param {Host} host */
   constructor(trace, store, host) {
-    this.trace = trace;
-    this.store = store;
-    this.host = host;
-    this.turn = 0; // of preparing: what comes after a later choice is dropped
+    super(trace, store, host);
     this.bitmap = null;
     this.dragged = null;
   }
@@ -578,47 +575,25 @@ export class MatrixView {
     if (x !== offset[0] || y !== offset[1]) this.moveTo(x, y);
   }
 
-  shown() {
-    return this.weights ? [{ head: this.place.head, weights: this.weights }] : [];
-  }
-
-  chosen() {
+  /** @override */
+  inspected() {
+    const { attention, place, queries, keys } = this;
+    const shown = this.weights ? [{ head: place.head, weights: this.weights }] : [];
     const { row, column } = this.pinned();
-    if (row !== null) return { side: "query", token: this.queries[row], others: this.keys };
-    if (column !== null) return { side: "key", token: this.keys[column], others: this.queries };
-    return { side: "query", token: null, others: this.keys };
+    const at =
+      row === null && column !== null
+        ? { side: "key", token: keys[column], others: queries }
+        : { side: "query", token: row === null ? null : queries[row], others: keys };
+    return { shown, attention, block: place.block, ...at };
   }
 
-  title() {
-    const { block, layer, head } = this.place;
-    const place = t("place", { layer, head });
-    return block === "self" ? place : `${t(`block.${block}`)} · ${place}`;
+  /** @override */
+  placeText() {
+    const { layer, head } = this.place;
+    return t("place", { layer, head });
   }
 
   legend() {
     return []; // the scale is part of the picture
-  }
-
-  summary() {
-    const { side, token, others } = this.chosen();
-    if (!token || !this.weights) return t("hoverHint");
-    return inspectorSummary({ shown: this.shown(), side, token, others });
-  }
-
-  table() {
-    return inspectorTable({ shown: this.shown(), ...this.chosen(), digits: weightDigits(this.attention) });
-  }
-
-  panel() {
-    const { side, token, others } = this.chosen();
-    return inspectorElement({
-      shown: this.shown(),
-      side,
-      token,
-      others,
-      theme: this.host.theme,
-      place: this.title(),
-      onchoose: (other) => this.store.set(side === "query" ? { key: other.first } : { token: other.first }),
-    });
   }
 }
