@@ -26,6 +26,7 @@ from jumok.cli.console.ladder import LadderView, show_ladder
 from jumok.config import Frame, GPTConfig, TrainConfig
 from jumok.course.ladder import report, rungs
 from jumok.course.ladder import run as ladder_module
+from jumok.course.ladder.picture import draw_ladder
 from jumok.course.ladder.results import LadderRecord, Point, RungResult, TextFacts
 from jumok.course.ladder.run import Ladder, LadderEvent, LadderFinished, RungFinished, RungStarted, default_folder
 from jumok.course.ladder.rungs import PARTS, RUNGS, LadderConfig, say
@@ -39,7 +40,6 @@ from jumok.runs.folder import RunFolder
 from jumok.text import Text
 from jumok.training.loop import Loop
 from jumok.training.trainer import Trainer
-from jumok.view.training_pictures import draw_ladder
 
 pytestmark = pytest.mark.slow
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def page_options(function: Command) -> Command:
-    """The options of a page that holds a model."""
+    """Return the options of a page that holds a model."""
     for names, settings in reversed(
         (
             (("--prompt",), {"help": "text that the page begins with, a review for a classifier for example"}),
@@ -109,7 +109,7 @@ def write_page(
 
 
 def _content(page: ModelPage) -> str:
-    """What is in a page, in a sentence."""
+    """Return what is in a page, in a sentence."""
     about = page.header["about"]
     content = tr(
         "It holds {parameters:,} parameters in {bits} bits and a tokenizer of {tokens:,} tokens, but none of the texts "

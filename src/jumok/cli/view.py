@@ -121,7 +121,7 @@ def view(run: Path, text: str | None, device: str, as_json: bool, quiet: bool, v
 
 
 def _outputs(run: Path, flags: dict[str, Any]) -> tuple[Path | None, Path | None]:
-    """The files of the page and of the picture, None for one that is not wanted.
+    """Return the files of the page and of the picture, None for one that is not wanted.
 
     Raises:
         ConfigError: a file has a wrong suffix, or jumok did not write it. ViewError: it cannot be written.
@@ -202,7 +202,7 @@ def _write_page(
 
 
 def _text(text: str | None, file: Path | None) -> str:
-    """The text of the argument, of --file or of stdin, without a final newline of a file or a pipe."""
+    """Return the text of the argument, of --file or of stdin, without a final newline of a file or a pipe."""
     from jumok import text as reader
 
     if text is not None and file is not None:
@@ -262,7 +262,7 @@ def _numbers(option: str, given: str | None) -> list[int] | None:
 
 
 def _neurons(given: str) -> str | list[int] | None:
-    """The value of --neurons, a word or a list of layers."""
+    """Return the value of --neurons, a word or a list of layers."""
     return given if given in ("auto", "all", "none") else _numbers("neurons", given)
 
 

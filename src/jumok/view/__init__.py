@@ -91,5 +91,5 @@ def _show(page: Page, show: bool | None, default: bool) -> None:
 
 
 def _at_the_prompt() -> bool:
-    """Whether someone types at Python's own prompt, or IPython's, and not in a notebook, which shows pages itself."""
+    """Return whether someone types at the prompt of Python or IPython, not in a notebook, which shows pages itself."""
     return hasattr(sys, "ps1") and not {"ipykernel", "marimo"} & sys.modules.keys()

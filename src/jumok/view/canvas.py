@@ -50,7 +50,7 @@ _MISSING = re.compile(r"Glyph (\d+) .*missing from")
 
 @contextmanager
 def canvas(path: Path | str, width: float, height: float, *, dpi: float, tight: bool = False) -> Iterator[Figure]:
-    """An empty figure to draw on; it is written to `path` when the block ends well.
+    """Yield an empty figure to draw on; it is written to `path` when the block ends well.
 
     Args:
         path: where the picture goes, as PNG, SVG or PDF by its suffix; an older one there is replaced.
@@ -79,7 +79,7 @@ def canvas(path: Path | str, width: float, height: float, *, dpi: float, tight: 
 
 
 def require_drawable(path: Path | str) -> Path:
-    """The path, which a picture may be written to.
+    """Return the path, which a picture may be written to.
 
     Raises:
         ConfigError: the suffix is not one of FORMATS, or its folder is not there.
@@ -108,7 +108,7 @@ def line_look(index: int, ink: str = INK) -> dict[str, Any]:
 
 
 def hangul_font() -> str | None:
-    """The family that draws Hangul in pictures: the first of HANGUL_FONTS that is installed; None if there is none."""
+    """Return the family that draws Hangul in pictures: the first of HANGUL_FONTS that is installed, or None."""
     from matplotlib import font_manager
 
     known = {font.name for font in font_manager.fontManager.ttflist}
@@ -116,13 +116,13 @@ def hangul_font() -> str | None:
 
 
 def _families() -> list[str]:
-    """The first installed family with Hangul, then the fallback."""
+    """Return the first installed family with Hangul, then the fallback."""
     found = hangul_font()
     return [found, FALLBACK] if found else [FALLBACK]
 
 
 def _newly_installed() -> str | None:
-    """A family that was installed after matplotlib last looked: it keeps its list of fonts and never looks again."""
+    """Return a family that was installed after matplotlib made its list of fonts, which it never makes again."""
     from matplotlib import font_manager
 
     files = {Path(file).name: file for file in font_manager.findSystemFonts()}

@@ -71,7 +71,7 @@ def draw_heads(
 def _draw_layer(
     trace: Trace, attention: Attention, path: Path | str, dpi: float, layer: int, heads: Sequence[int]
 ) -> None:
-    """The heads of a layer side by side, with labels."""
+    """Draw the heads of a layer side by side, with labels."""
     weights = attention.weights(layer)  # (H, T, S)
     t, s = attention.t, attention.s
     beside, above = 0.75, 0.95  # inches of labels and titles
@@ -97,7 +97,7 @@ def _draw_layer(
 
 
 def _draw_all(trace: Trace, attention: Attention, path: Path | str, dpi: float) -> None:
-    """All layers and heads, small and without tokens."""
+    """Draw all layers and heads, small and without tokens."""
     across, down = len(attention.heads), len(attention.layers)
     side = min(THUMBNAIL, LARGEST / max(across, down))
     width, height = max(across * side, 2.2) + 1.5, down * side + 0.9
@@ -142,7 +142,7 @@ def _labels(trace: Trace, sequence: int) -> list[str]:
 
 
 def _label(axes: Axes, rows: Sequence[str], columns: Sequence[str], cell: float) -> None:
-    """Tokens beside and below, every second one or fewer where there is no room for all."""
+    """Write tokens beside and below, every second one or fewer where there is no room for all."""
     step = max(1, math.ceil(ROOM / cell))
     size = min(9.0, 60 * cell * step)
     axes.set_yticks(range(0, len(rows), step), rows[::step], fontsize=size)
@@ -152,7 +152,7 @@ def _label(axes: Axes, rows: Sequence[str], columns: Sequence[str], cell: float)
 
 
 def _describe(figure: Figure, image: AxesImage, title: str) -> None:
-    """The title, the names of the axes, and the colour bar."""
+    """Write the title and the names of the axes, and draw the colour bar."""
     figure.suptitle(title, fontsize=11, color=INK)
     figure.supxlabel(tr("key"), fontsize=10, color=INK)
     figure.supylabel(tr("query"), fontsize=10, color=INK)

@@ -116,7 +116,7 @@ class ModelPage(HTMLFile):
 
 
 def _ids_around(model: Model, tokenizer: Tokenizer) -> dict[str, Any]:
-    """The ids around each text, and those that an empty text begins with.
+    """Return the ids around each text, and those that an empty text begins with.
 
     Raises:
         ViewError: a language model reads ids before each text, which a page would show as a part of the text.
@@ -134,7 +134,7 @@ def _ids_around(model: Model, tokenizer: Tokenizer) -> dict[str, Any]:
 
 
 def describe(model: Model) -> dict[str, Any]:
-    """What a page says about its model, as in the type About of `assets/page/engine_types.d.ts`."""
+    """Return what a page says about its model, as in the type About of `assets/page/engine_types.d.ts`."""
     config, shape = model.config, to_dict(model.config)
     seq2seq = isinstance(config, EncoderDecoderConfig)
     kind = "encoder-decoder" if seq2seq else "bert" if isinstance(config, BERTConfig) else "gpt"
@@ -187,13 +187,13 @@ class Stored:
     scales: NDArray[np.float32] | None = None
 
     def values(self) -> Tensor:
-        """What the page computes with, float32."""
+        """Return what the page computes with, float32."""
         floats = torch.from_numpy(self.numbers.astype(np.float32))
         return floats if self.scales is None else floats * torch.from_numpy(self.scales)[:, None]
 
 
 def stored_parameters(model: Model, *, exact: bool) -> Iterator[Stored]:
-    """The parameters of a model as a page holds them; a shared matrix once."""
+    """Return the parameters of a model as a page holds them; a shared matrix once."""
     seen = set()
     for name, tensor in model.state_dict(keep_vars=True).items():
         if id(tensor) in seen:
@@ -212,7 +212,7 @@ def stored_parameters(model: Model, *, exact: bool) -> Iterator[Stored]:
 
 
 def rounded(model: Model, *, exact: bool = False) -> Model:
-    """A copy of a model with the parameters that a page of it has, in float32 and in eval mode.
+    """Return a copy of a model with the parameters that a page of it has, in float32 and in eval mode.
 
     It computes what the page computes, so it tells what is lost by rounding.
     """
@@ -224,7 +224,7 @@ def rounded(model: Model, *, exact: bool = False) -> Model:
 
 
 def packed_parameters(model: Model, *, exact: bool) -> tuple[dict[str, Any], str]:
-    """The entries of the header that describe the parameters, and the text of the parameters."""
+    """Return the entries of the header that describe the parameters, and the text of the parameters."""
     raw = bytearray()
     entries: list[dict[str, Any]] = []
     for one in stored_parameters(model, exact=exact):

@@ -130,7 +130,7 @@ def page_of(
     head: int | None = None,
     language: str | None = None,
 ) -> Page:
-    """The page of a trace, with its probes.
+    """Return the page of a trace, with its probes.
 
     Args:
         block, layer, head: where it opens; None: at the layer with the most confident heads. language: "ko" or
@@ -192,7 +192,7 @@ def embedded(values: Mapping[str, Any]) -> str:
 def filled(
     template: str, title: str, styles: Sequence[str], code: str, parts: Mapping[str, str], *, worker: bool = False
 ) -> str:
-    """An HTML file of the assets with its parts in place of the markers, and a policy that allows only these.
+    """Return an HTML file of the assets with its parts in place of the markers, and a policy that allows only these.
 
     Args:
         template: name of the file. title: of the window. styles: names of style sheets. code: the script.
@@ -206,7 +206,7 @@ def filled(
 
 
 def policy_of(style: str, code: str, computing: str = "", *, connect: str = "'none'") -> str:
-    """The content-security policy of a page that has only this style and this script.
+    """Return the content-security policy of a page that has only this style and this script.
 
     Args:
         computing: what the script may do besides. connect: with which servers it may talk.
@@ -218,7 +218,7 @@ def policy_of(style: str, code: str, computing: str = "", *, connect: str = "'no
 
 
 def asset(name: str) -> str:
-    """A file of the assets."""
+    """Return a file of the assets."""
     return packaged(f"view/assets/{name}")
 
 
@@ -227,5 +227,5 @@ def _digest(content: str) -> str:
 
 
 def visible(text: str) -> str:
-    """A text as one line, without what cannot be seen or turns the writing around."""
+    """Return a text as one line, without what cannot be seen or turns the writing around."""
     return "".join(character for character in " ".join(text.split()) if character.isprintable())

@@ -36,7 +36,7 @@ def require_readable(tokenizer: Tokenizer) -> None:
 
 
 def unreadable_part(tokenizer: Tokenizer) -> str | None:
-    """The name of a part of the tokenizer that a page cannot read; None: it reads the tokenizer."""
+    """Return the name of a part of the tokenizer that a page cannot read; None: it reads the tokenizer."""
     return None if tokenizer.kind != "other" else next(_strange_parts(json.loads(tokenizer.to_json())), None)
 
 
@@ -74,5 +74,5 @@ def _strange_parts(content: dict[str, Any]) -> Iterator[str]:
 
 
 def _is_common(pattern: dict[str, str]) -> bool:
-    """Whether a pattern means the same in a page."""
+    """Return whether a pattern means the same in a page."""
     return "Regex" in pattern and not _OTHER.search(_ANY_CASE.sub("()", _COMMON.sub("x", pattern["Regex"])))

@@ -56,7 +56,7 @@ def probe_trace(model: Model, trace: Trace) -> Probes:
 
 
 def passage_of(model: Model, trace: Trace) -> Passage:
-    """The tokens of a trace, as the model that it was made of predicts them.
+    """Return the tokens of a trace, as the model that it was made of predicts them.
 
     Raises:
         As `Passage` does.
@@ -78,7 +78,7 @@ def _repetition(model: Model) -> Repetition | None:
 
 
 def rows(trace: Trace, probes: Probes) -> Iterator[Row]:
-    """The heads of the trace, the largest effect first."""
+    """Yield the heads of the trace, the largest effect first."""
     found: dict[Head, tuple[HeadStatistics, int]] = {}
     for one in trace.attentions:
         for layer in one.layers:
@@ -106,7 +106,7 @@ def _one(figures: Floats | None, place: int) -> float | None:
 
 
 def probes_json(probes: Probes, trace: Trace) -> dict[str, Any]:
-    """The object "probes" of docs/viewer.md, for the layers and heads of the trace."""
+    """Return the object "probes" of docs/viewer.md, for the layers and heads of the trace."""
     repeated = probes.repetition
     shown = {Head(one.block, layer, head) for one in trace.attentions for layer in one.layers for head in one.heads}
     return {

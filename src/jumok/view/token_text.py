@@ -84,7 +84,7 @@ class TokenNames:
         self._names: dict[int, str] = {}
 
     def name(self, token_id: int) -> str:
-        """What to show for one token, alone.
+        """Return what to show for one token, alone.
 
         Raises:
             TokenizerError: the tokenizer has no such id.
@@ -94,7 +94,7 @@ class TokenNames:
         return self._names[token_id]
 
     def read(self, ids: Sequence[int]) -> Pieces:
-        """The tokens of a text, from their ids.
+        """Return the tokens of a text, from their ids.
 
         Raises:
             TokenizerError: the tokenizer has no such id.
@@ -143,7 +143,7 @@ class TokenNames:
         return visible(piece.replace("▁", " "))
 
     def _spelled(self, ids: Sequence[int]) -> tuple[str, list[tuple[int, int]]]:
-        """The text of ids without special tokens, and for each the characters that it is a part of."""
+        """Return the text of ids without special tokens, and for each the characters that it is a part of."""
         spelled = self._tokenizer.bytes_of(ids)
         if spelled is None:
             return self._streamed(ids)
@@ -160,7 +160,7 @@ class TokenNames:
         return text, places
 
     def _streamed(self, ids: Sequence[int]) -> tuple[str, list[tuple[int, int]]]:
-        """As `_spelled`, for a tokenizer that alone knows what its ids spell together."""
+        """Do as `_spelled`, for a tokenizer that alone knows what its ids spell together."""
         stream, text = self._tokenizer.stream(), ""
         places: list[tuple[int, int]] = []
         waiting = 0
@@ -176,7 +176,7 @@ class TokenNames:
 
 
 def visible(text: str) -> str:
-    """Text in which everything can be seen, on one line, in the order in which it is written; never empty."""
+    """Return text in which everything can be seen, on one line, in the order in which it is written; never empty."""
     old = OLD_SYLLABLES.split(text)  # each second part is one: its letters belong together as they are
     shown = "".join(part if i % 2 else "".join(map(_sign, part)) for i, part in enumerate(old))
     if not shown:
@@ -201,7 +201,7 @@ def _sign(character: str) -> str:
 
 
 def _decoded(spelled: bytes) -> Iterator[tuple[str, int]]:
-    """Each character and the number of its bytes, U+FFFD where `bytes.decode(errors="replace")` has one."""
+    """Yield each character and the number of its bytes, U+FFFD where `bytes.decode(errors="replace")` has one."""
     for broken, run in groupby(spelled.decode("utf-8", "surrogateescape"), key=lambda c: "\udc80" <= c <= "\udcff"):
         characters = "".join(run)
         if not broken:
@@ -218,7 +218,7 @@ def _decoded(spelled: bytes) -> Iterator[tuple[str, int]]:
 
 
 def _composed(characters: Sequence[str], composes: bool) -> tuple[str, list[tuple[int, int]]]:
-    """The text that characters make, and for each the part of the text that it went into: (start, stop)."""
+    """Return the text that characters make, and for each the part of the text that it went into: (start, stop)."""
     if not composes:
         return "".join(characters), [(i, i + 1) for i in range(len(characters))]
     text, start = "", 0
@@ -232,7 +232,7 @@ def _composed(characters: Sequence[str], composes: bool) -> tuple[str, list[tupl
 
 
 def _composes(characters: Sequence[str], at: int) -> bool:
-    """Whether the character at a place may become one with what stands before it."""
+    """Return whether the character at a place may become one with what stands before it."""
     here, before = characters[at], characters[at - 1]
     if "\u1161" <= here <= "\u1175":
         return "\u1100" <= before <= "\u1112"
@@ -246,7 +246,7 @@ def _composes(characters: Sequence[str], at: int) -> bool:
 
 
 def _characters(text: str, fresh: Container[int]) -> list[int]:
-    """The number of the character, with its marks, that each code point is a part of."""
+    """Return the number of the character, with its marks, that each code point is a part of."""
     numbers: list[int] = []
     syllable = False  # an old one, which Unicode has no single character for
     for i, character in enumerate(text):
@@ -265,7 +265,7 @@ def _characters(text: str, fresh: Container[int]) -> list[int]:
 
 
 def _words(text: str, fresh: Container[int]) -> list[int]:
-    """The number of the word that each code point is a part of; line ends stand alone, blanks with what follows."""
+    """Return the number of the word of each code point; line ends stand alone, blanks with what follows."""
     numbers: list[int] = []
     before = ""
     for i, character in enumerate(text):
@@ -277,7 +277,7 @@ def _words(text: str, fresh: Container[int]) -> list[int]:
 
 
 def _grouped(tokens: Sequence[Piece], units: Sequence[int]) -> tuple[int, ...]:
-    """The number of the group of each token: tokens that share a unit, one with the next, are one group."""
+    """Return the number of the group of each token: tokens that share a unit, one with the next, are one group."""
     groups: list[int] = []
     last = -1  # the last unit of the group so far
     for token in tokens:

@@ -67,7 +67,7 @@ class Attention:
         return float_array(self.records[self.layers.index(layer)].weights(self.heads[place])[0, 0])
 
     def maskless(self, layer: int) -> bool:
-        """Whether nothing but the future is masked."""
+        """Return whether nothing but the future is masked."""
         return self.records[self.layers.index(layer)].mask is None
 
     def queries_of(self, layer: int) -> Floats:
@@ -97,7 +97,7 @@ def head_statistics(weights: Floats, *, causal: bool, crossing: bool) -> HeadSta
 
 
 def attentions_of(recording: Recording, sequences: int) -> Iterator[Attention]:
-    """The attention of each block of a recording.
+    """Return the attention of each block of a recording.
 
     Args:
         sequences: 2 for a source and a target, else 1.
@@ -123,5 +123,5 @@ def attentions_of(recording: Recording, sequences: int) -> Iterator[Attention]:
 
 
 def float_array(tensor: Tensor) -> Floats:
-    """A tensor as a float32 array on the CPU."""
+    """Return a tensor as a float32 array on the CPU."""
     return tensor.to(device="cpu", dtype=torch.float32).numpy()

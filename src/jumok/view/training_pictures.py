@@ -5,14 +5,13 @@ from __future__ import annotations
 import math
 from array import array
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from jumok.messages import tr
-from jumok.view.canvas import INK, canvas, line_look
+from jumok.view.canvas import INK, canvas
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -98,7 +97,7 @@ def draw_loss(
 def loss_limits(
     curves: Sequence[Sequence[float]], shown: Sequence[float], floor: float | None = None
 ) -> tuple[float, float]:
-    """The lower and the upper end of the loss axis: the fall of the first steps does not flatten all that follows.
+    """Return the ends of the loss axis, such that the fall of the first steps does not flatten all that follows.
 
     Args:
         curves: their losses, all finite. shown: losses that are always inside. floor: a loss that no model gets below;
@@ -128,142 +127,13 @@ def _draw_validations(axes: Axes, steps: Sequence[float], losses: Sequence[float
     axes.plot(best[:1], best[1:], linestyle="", marker="*", markersize=15, zorder=5, label=label, **look)
 
 
-@dataclass(frozen=True)
-class _Theme:
-    ink: str
-    paper: str
-    grid: str
-
-
-_LIGHT = _Theme(ink=INK, paper="#ffffff", grid="#d8d8d8")
-_DARK = _Theme(ink="#e6e6e6", paper="#16181d", grid="#3a3d45")
-
-
-def draw_ladder(
-    curves: Mapping[str, tuple[Sequence[float], Sequence[float]]],
-    path: Path,
-    *,
-    x_label: str,
-    y_label: str,
-    floor: tuple[str, float] | None = None,
-    narrow: bool = False,
-    dark: bool = False,
-) -> None:
-    """Draw curves, each with its name at its end and with a colour, a marker and dashes of its own.
-
-    Args:
-        curves: {label: (xs, ys)}, the first one first; points that are not finite are left out, and curves of no other.
-        path: where the PNG goes.
-        x_label, y_label: what is measured, with its unit. floor: a name, and a line that no curve gets below.
-        narrow: upright, for a telephone. dark: for a dark page.
-    """
-    from matplotlib.ticker import EngFormatter, MaxNLocator  # slow to import
-
-    theme = _DARK if dark else _LIGHT
-    size, dpi, points = ((4.2, 6.2), 190, 8.6) if narrow else ((9.6, 5.8), 120, 10.0)
-    points_of = {name: _finite(xs, ys) for name, (xs, ys) in curves.items()}
-    drawn = {name: found for name, found in points_of.items() if found}
-    with canvas(path, *size, dpi=dpi) as figure:
-        figure.set_facecolor(theme.paper)
-        axes = figure.add_subplot()
-        for number, found in enumerate(drawn.values()):
-            look = line_look(number, theme.ink)
-            axes.plot(*zip(*found, strict=True), markersize=points / 2.2, linewidth=1.7, **look)
-        if floor is not None:
-            axes.axhline(floor[1], color=theme.ink, linestyle=(0, (4, 3)), linewidth=1.1)
-            axes.annotate(
-                floor[0], (0, floor[1]), (3, 3), xycoords=("axes fraction", "data"), textcoords="offset points",
-                color=theme.ink, fontsize=points - 1,
-            )  # fmt: skip
-        axes.set_ylim(*_range_of_interest([[y for _, y in found] for found in drawn.values()], floor))
-        axes.set_xlim(left=0)
-        axes.set_xlabel(x_label, color=theme.ink, fontsize=points)
-        axes.set_ylabel(y_label, color=theme.ink, fontsize=points)
-        axes.xaxis.set_major_locator(MaxNLocator(4 if narrow else 8))
-        thousands = EngFormatter()  # 500 k
-        axes.xaxis.set_major_formatter(lambda x, _: thousands(x) if x >= 1000 else f"{x:g}")
-        _quiet(axes, theme, points)
-        _name_ends(axes, list(drawn), theme, points)
-
-
-def _quiet(axes: Axes, theme: _Theme, points: float) -> None:
-    """A frame that leaves the stage to the curves."""
-    axes.set_facecolor(theme.paper)
-    axes.tick_params(colors=theme.ink, labelsize=points - 1, length=0)
-    axes.grid(color=theme.grid, linewidth=0.7)
-    axes.set_axisbelow(True)
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.spines[["left", "bottom"]].set_color(theme.grid)
-
-
 def _is_finite(loss: float | None) -> bool:
-    """Whether it is a number: metrics.jsonl has null for what JSON lacks."""
+    """Return whether it is a number: metrics.jsonl has null for what JSON lacks."""
     return loss is not None and math.isfinite(loss)
 
 
-def _finite(xs: Sequence[float], ys: Sequence[float]) -> list[tuple[float, float]]:
-    return [(x, y) for x, y in zip(xs, ys, strict=True) if math.isfinite(y)]
-
-
-def _range_of_interest(curves: Sequence[Sequence[float]], floor: tuple[str, float] | None) -> tuple[float, float]:
-    """From below the lowest point to somewhat above the highest end; how curves begin is of less interest."""
-    ends = [ys[-1] for ys in curves]
-    every = [y for ys in curves for y in ys] + ([floor[1]] if floor else [])
-    low, high = min(every, default=0.0), max(every, default=1.0)
-    if ends and max(ends) > min(ends):
-        high = min(high, max(ends) + 0.6 * (max(ends) - min(ends)))
-    pad = 0.06 * (high - low) or 0.1
-    return low - pad, high + pad
-
-
-def _name_ends(axes: Axes, names: Sequence[str], theme: _Theme, points: float) -> None:
-    """Write names with their markers beside the ends of the curves, moved apart where they would overlap."""
-    low, high = axes.get_ylim()
-    right = axes.get_xlim()[1]
-    height = axes.get_figure(root=True).get_figheight() * 0.82 * 72  # type: ignore[union-attr]  # in points, about
-    ends = []
-    for name, line in zip(names, list(axes.get_lines()), strict=False):  # the floor may be one line more
-        x, y = (float(np.asarray(values)[-1]) for values in line.get_data())
-        ends.append(((min(max(y, low), high) - low) / (high - low), x / right, name, line))
-    ends.sort(key=lambda end: end[:3])
-    places = _apart([end[0] for end in ends], gap=1.45 * points / height)
-    for (y, x, name, line), place in zip(ends, places, strict=True):
-        axes.plot(
-            [x, 1.06], [y, place], transform=axes.transAxes, clip_on=False, linewidth=0.8, markevery=[1],
-            color=line.get_color(), linestyle=line.get_linestyle(), marker=line.get_marker(),
-            markersize=line.get_markersize(),
-        )  # fmt: skip
-        axes.annotate(
-            name, (1.06, place), (0.8 * points, 0), xycoords="axes fraction", textcoords="offset points",
-            color=theme.ink, fontsize=points, va="center", annotation_clip=False,
-        )  # fmt: skip
-
-
-def _apart(places: Sequence[float], gap: float) -> list[float]:
-    """Ascending places moved as little as need be to be at least `gap` apart, and none below 0.
-
-    Neighbours that are too close become a group around their mean; groups that then touch become one.
-    """
-    groups: list[tuple[float, int]] = []  # mean of the wanted places, and how many they are
-    for place in places:
-        groups.append((place, 1))
-        while len(groups) > 1 and _top(groups[-2], gap) + gap > _bottom(groups[-1], gap):
-            (mean, count), (other, others) = groups[-2], groups[-1]
-            groups[-2:] = [((mean * count + other * others) / (count + others), count + others)]
-    apart = [_bottom(group, gap) + gap * number for group in groups for number in range(group[1])]
-    return [place - min(0.0, apart[0]) for place in apart] if apart else []
-
-
-def _bottom(group: tuple[float, int], gap: float) -> float:
-    return group[0] - gap * (group[1] - 1) / 2
-
-
-def _top(group: tuple[float, int], gap: float) -> float:
-    return group[0] + gap * (group[1] - 1) / 2
-
-
 def _means(values: Sequence[float]) -> list[float]:
-    """The values, or the means of as many neighbours as make them at most MOST_POINTS."""
+    """Return the values, or the means of as many neighbours as make them at most MOST_POINTS."""
     count = math.ceil(len(values) / MOST_POINTS) or 1
     starts = np.arange(0, len(values), count)
     sums = np.add.reduceat(np.asarray(values), starts) if len(values) else np.empty(0)
@@ -272,7 +142,7 @@ def _means(values: Sequence[float]) -> list[float]:
 
 
 def _smoothed(values: Sequence[float]) -> list[float]:
-    """Means of a window around each value, which does not lag behind a fall: a twelfth of them, at least five.
+    """Return means of a window around each value, which does not lag behind a fall: a twelfth of them, at least five.
 
     The window is narrower at the start, so that the mean starts at the first value, and one-sided at the end.
     """

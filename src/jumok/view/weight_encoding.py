@@ -34,12 +34,12 @@ Floats = NDArray[np.float32]
 
 
 def encode_exactly(weights: Floats, *, causal: bool) -> str:
-    """The weights of one head, (T, S), as 16-bit floats, PLAIN."""
+    """Return the weights of one head, (T, S), as 16-bit floats, PLAIN."""
     return _packed(bytes([PLAIN]) + weights.astype("<f2")[_inside(len(weights), weights.shape[1], causal)].tobytes())
 
 
 def encode_weights(weights: Floats, *, causal: bool, levels: int = FINEST, factors: Factors | None = None) -> str:
-    """The weights of one head, (T, S), in the way that seems shortest.
+    """Return the weights of one head, (T, S), in the way that seems shortest.
 
     Args:
         causal: queries are the last T of S positions, and see none behind them.
@@ -75,7 +75,7 @@ class Factors:
 
 
 def factorise(q: Floats, k: Floats) -> Factors:
-    """The scores q kᵀ / sqrt(D) of one head, (T, D) and (S, D), as singular vectors, each times the root of its value.
+    """Return the scores q kᵀ / sqrt(D) of one head as singular vectors, each times the root of its value.
 
     They come out of two thin QR decompositions and one small singular value decomposition, not of the (T, S) scores.
     """
@@ -90,7 +90,7 @@ def factorise(q: Floats, k: Floats) -> Factors:
 def _encode_factors(
     factors: Factors, weights: Floats, inside: NDArray[np.bool_], coarseness: float
 ) -> tuple[bytes, ...]:
-    """A head as factors of its scores: the parts to be joined.
+    """Return a head as factors of its scores: the parts to be joined.
 
     The steps of each component are such that all add the same to the error of a score; one that would not take a single
     step is left out (reverse water-filling: Cover and Thomas, "Elements of Information Theory", section 10.3.3).
@@ -109,7 +109,7 @@ def _encode_factors(
 
 
 def _product(scales: Floats, a: NDArray[np.int8], b: NDArray[np.int8], inside: NDArray[np.bool_]) -> Floats:
-    """The weights that factors make: (R,), (R, T), (R, S) -> (T, S)."""
+    """Return the weights that factors make: (R,), (R, T), (R, S) -> (T, S)."""
     scores = (a.astype(np.float32) * scales[:, None]).T @ b.astype(np.float32)  # (T, S)
     scores = np.where(inside, scores, np.float32(-np.inf))
     shares: Floats = np.exp(scores - scores.max(axis=1, keepdims=True))
@@ -117,7 +117,7 @@ def _product(scales: Floats, a: NDArray[np.int8], b: NDArray[np.int8], inside: N
 
 
 def decode_weights(text: str, t: int, s: int, *, causal: bool, exact: bool = False) -> Floats:
-    """What a page shows for a head that was written here: (T, S); each row sums to one, or is all zeros."""
+    """Return what a page shows for a head that was written here: (T, S); each row sums to one, or is all zeros."""
     raw = zlib.decompress(base64.b64decode(text), -15)
     inside = _inside(t, s, causal)
     shares = np.zeros((t, s), np.float32)

@@ -11,12 +11,12 @@ from importlib import resources
 from pathlib import Path
 from string import Template
 
+from jumok.course.ladder.picture import draw_ladder
 from jumok.course.ladder.results import LadderRecord, RungResult, write_output
 from jumok.course.ladder.rungs import RUNGS, TEXTS, say
 from jumok.course.ladder.verdicts import verdict
 from jumok.course.words import Language, read_toml
 from jumok.messages import shell
-from jumok.view.training_pictures import draw_ladder
 
 TABLE, PICTURE, PAGE = "ladder.md", "ladder.png", "report.html"
 MINUS = "−"
