@@ -258,6 +258,7 @@ def test_a_growing_text_of_2000_characters_is_only_appended_to_and_leaks_nothing
 
     written(page)
     write(page)
+    until(page, "session.tree.path().slice(1).every(({ surprise }) => surprise !== undefined)")
     page.wait_for_timeout(500)  # until the text is drawn with its scores, too
     start = counts()
     page.evaluate(
