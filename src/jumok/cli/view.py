@@ -142,10 +142,10 @@ def _outputs(run: Path, flags: dict[str, Any]) -> tuple[Path | None, Path | None
 
 def _probe(model: Model, seen: Trace, *, shown: bool) -> tuple[Probes, dict[str, Any]]:
     """Ablate each head in turn; for the page, and for --json. shown: print a table."""
-    from jumok.view.probes import probe_trace, rows
+    from jumok.view.probes import head_figures, probe_trace
 
     probes = probe_trace(model, seen)
-    table = list(rows(seen, probes))
+    table = list(head_figures(seen, probes))
     if shown:
         from jumok.cli.console.heads import show_probes
 

@@ -61,7 +61,9 @@ def view(
     """
     from jumok.runs.load import load
     from jumok.text import string_of
-    from jumok.view.page import page_of_text
+    from jumok.view.page import page_of
+    from jumok.view.probes import probe_trace
+    from jumok.view.trace import attention_of, trace
 
     text = string_of(text)
     if out is not None:
@@ -69,10 +71,13 @@ def view(
     loaded: Model = load(model) if isinstance(model, str | os.PathLike) else model
     if isinstance(model, str | os.PathLike):
         name = name or Path(model).resolve().name
-    page = page_of_text(
-        loaded, text, probe=probe, block=block, layer=layer, head=head, language=language, target=target, tokens=tokens,
-        sampling=sampling, seed=seed, layers=layers, heads=heads, exact=exact, neurons=neurons, name=name,
+    seen = trace(
+        loaded, text, target=target, tokens=tokens, sampling=sampling, seed=seed, layers=layers, heads=heads,
+        exact=exact, neurons=neurons, open_layer=layer, name=name,
     )  # fmt: skip
+    attention_of(seen, block, layer, head)  # it must exist
+    probes = probe_trace(loaded, seen) if probe else None
+    page = page_of(seen, probes, block=block, layer=layer, head=head, language=language)
     if out is not None:
         page.save(out)
     _show(page, show, default=out is None)

@@ -37,7 +37,7 @@ from jumok.models.checks import require_finite_parameters, require_tokenizer
 from jumok.models.special_ids import frame_of, start_ids
 from jumok.tokenizers import Tokenizer
 from jumok.view.bundle import script
-from jumok.view.page import HTMLFile, embedded, filled, visible
+from jumok.view.page import HTMLFile, embedded, filled, one_line
 from jumok.view.page_tokenizer import require_readable
 
 FORMAT, VERSION = "jumok-model-page", 1
@@ -95,7 +95,7 @@ class ModelPage(HTMLFile):
             "version": VERSION,
             "language": language,
             "prompt": prompt,
-            "about": {"name": visible(name), **texts, **describe(model), "bits": 16 if exact else 8},
+            "about": {"name": one_line(name), **texts, **describe(model), "bits": 16 if exact else 8},
             "config": {"type": kind_of(model.config), **to_dict(model.config), **_ids_around(model, tokenizer)},
             "tokenizer": json.loads(tokenizer.to_json()),
             **entries,

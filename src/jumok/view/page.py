@@ -23,11 +23,10 @@ from typing import Any
 
 from jumok.errors import ViewError
 from jumok.files import require_writable, write_atomic
-from jumok.models import Model
 from jumok.view.bundle import packaged, script
-from jumok.view.probes import Probes, probe_trace, probes_json
+from jumok.view.probes import Probes, probes_json
 from jumok.view.schema import opened_layer, to_json
-from jumok.view.trace import Trace, attention_of, trace
+from jumok.view.trace import Trace
 
 ENTRY = "view/assets/viewer/app.js"
 STYLES = ("base/base.css", "viewer/viewer.css")
@@ -87,7 +86,7 @@ class HTMLFile(ABC):
         """For Jupyter, marimo and whatever else asks: the page in a frame of its own."""
         source = self.html.replace("&", "&amp;").replace('"', "&quot;")
         return (
-            f'<iframe title="{escape(visible(self.title))}" sandbox="{SANDBOX}" allow="clipboard-write" '
+            f'<iframe title="{escape(one_line(self.title))}" sandbox="{SANDBOX}" allow="clipboard-write" '
             f'style="width: 100%; height: {HEIGHT}px; border: 0" srcdoc="{source}"></iframe>'
         )
 
@@ -137,7 +136,7 @@ def page_of(
             "en"; None: the browser's.
     """
     found = to_json(trace, None if probes is None else probes_json(probes, trace), block=block)
-    found["model"]["name"] = visible(trace.model.name)
+    found["model"]["name"] = one_line(trace.model.name)
     opening = {
         "block": block,
         # The viewer would choose the same one, but its queries and keys may have no room.
@@ -153,24 +152,6 @@ def page_of(
         title=f"{trace.model.name} · {text}",
         opening={name: value for name, value in opening.items() if value is not None},
     )
-
-
-def page_of_text(
-    model: Model,
-    text: str,
-    *,
-    probe: bool,
-    block: str | None,
-    layer: int | None,
-    head: int | None,
-    language: str | None,
-    **how: Any,
-) -> Page:
-    """Trace a model on a text and make the page of it; arguments as for `jumok.view` and, in `how`, `trace`."""
-    seen = trace(model, text, open_layer=layer, **how)
-    attention_of(seen, block, layer, head)  # it must exist
-    probes = probe_trace(model, seen) if probe else None
-    return page_of(seen, probes, block=block, layer=layer, head=head, language=language)
 
 
 def open_in_browser(path: Path) -> None:
@@ -201,7 +182,7 @@ def filled(
     """
     style = "".join(map(asset, styles))
     computing = " 'wasm-unsafe-eval'; worker-src blob:" if worker else ""
-    known = {"csp": policy_of(style, code, computing), "title": escape(visible(title)), "style": style, **parts}
+    known = {"csp": policy_of(style, code, computing), "title": escape(one_line(title)), "style": style, **parts}
     return _MARKER.sub(lambda marker: known[marker[1]], asset(template))
 
 
@@ -226,6 +207,6 @@ def _digest(content: str) -> str:
     return f"sha256-{b64encode(hashlib.sha256(content.encode()).digest()).decode()}"
 
 
-def visible(text: str) -> str:
+def one_line(text: str) -> str:
     """Return a text as one line, without what cannot be seen or turns the writing around."""
     return "".join(character for character in " ".join(text.split()) if character.isprintable())

@@ -32,7 +32,7 @@ class Probes:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Row:
+class HeadFigures:
     """One head in numbers; see `Effect`, `HeadStatistics` and `Repetition`. None where there is no such number."""
 
     head: Head
@@ -77,7 +77,7 @@ def _repetition(model: Model) -> Repetition | None:
     return repetition(model)
 
 
-def rows(trace: Trace, probes: Probes) -> Iterator[Row]:
+def head_figures(trace: Trace, probes: Probes) -> Iterator[HeadFigures]:
     """Yield the heads of the trace, the largest effect first."""
     found: dict[Head, tuple[HeadStatistics, int]] = {}
     for one in trace.attentions:
@@ -89,7 +89,7 @@ def rows(trace: Trace, probes: Probes) -> Iterator[Row]:
         if head not in found:
             continue
         figures, place = found[head]
-        yield Row(
+        yield HeadFigures(
             head=head,
             delta_nats=delta,
             entropy=float(figures.entropy[place]),

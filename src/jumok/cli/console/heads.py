@@ -11,13 +11,13 @@ from rich.text import Text as Line
 
 from jumok.interpret.ablation import Ablation, Ranking
 from jumok.messages import tr
-from jumok.view.probes import Row
+from jumok.view.probes import HeadFigures
 from jumok.view.token_text import visible
 
 MOST_HEADS = 40  # rows of the table; of more heads, the first and the last ones are shown
 
 
-def show_probes(ranking: Ranking, rows: Sequence[Row]) -> None:
+def show_probes(ranking: Ranking, rows: Sequence[HeadFigures]) -> None:
     """Print a row per head, in the order of `rows`: the change of the loss without it, and where it attends."""
     console = Console(highlight=False)
     copies = any(row.induction is not None for row in rows)
@@ -40,7 +40,7 @@ def show_probes(ranking: Ranking, rows: Sequence[Row]) -> None:
         console.print(f"  {set_cell_size(name, 11)}{meaning}", style="dim")
 
 
-def _probe_table(rows: Sequence[Row], copies: bool) -> Table:
+def _probe_table(rows: Sequence[HeadFigures], copies: bool) -> Table:
     """copies: whether the heads have induction scores."""
     table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
     blocks = len({row.head.block for row in rows}) > 1
@@ -51,7 +51,7 @@ def _probe_table(rows: Sequence[Row], copies: bool) -> Table:
     ]  # fmt: skip
     for heading in (*headings, *([tr("induction")] if copies else [])):
         table.add_column(heading, justify="right", no_wrap=True)
-    shown: list[Row | None] = list(rows)
+    shown: list[HeadFigures | None] = list(rows)
     if len(rows) > MOST_HEADS:
         shown[MOST_HEADS * 3 // 4 : len(rows) - MOST_HEADS // 4] = [None]
     for row in shown:

@@ -89,7 +89,7 @@ def _finite(xs: Sequence[float], ys: Sequence[float]) -> list[tuple[float, float
 
 
 def _range_of_interest(curves: Sequence[Sequence[float]], floor: tuple[str, float] | None) -> tuple[float, float]:
-    """Return the range from below the lowest point to somewhat above the highest end; how curves begin is of less interest."""
+    """Return the range from below the lowest point to somewhat above the highest end, not to where curves begin."""
     ends = [ys[-1] for ys in curves]
     every = [y for ys in curves for y in ys] + ([floor[1]] if floor else [])
     low, high = min(every, default=0.0), max(every, default=1.0)
