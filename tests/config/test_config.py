@@ -255,6 +255,8 @@ def test_a_configuration_that_is_passed_holds_as_it_is() -> None:
     assert resolve(shape, training, TASK_CONFIGS["lm"], {}, {}) == (shape, training)
     with pytest.raises(ConfigError, match="seed was given beside TrainConfig, which has it already"):
         resolve(shape, training, TASK_CONFIGS["lm"], {}, {"seed": 1})
+    with pytest.raises(ConfigError, match="task was given beside TrainConfig"):
+        resolve(shape, training, TASK_CONFIGS["lm"], {}, {"task": "lm"})
     with pytest.raises(ConfigError, match="n_layer was given beside GPTConfig"):
         resolve(shape, training, TASK_CONFIGS["lm"], {}, {"n_layer": 2})
     with pytest.raises(ConfigError, match="leave GPTConfig out"):

@@ -706,3 +706,16 @@ def test_what_is_passed_as_a_configuration_holds(tmp_path: Path, story_text: Tex
         assert (resumed.config.steps, resumed.config.weight_decay) == (3, 0.1)
     with pytest.raises(ResumeError, match=r"started with seed=0, not 1\."):
         Trainer.resume(tmp_path / "run", device="cpu", steps=3, seed=1)
+
+
+def test_a_run_that_an_earlier_version_began_with_a_teacher(stopped: Path) -> None:
+    """Its second model would begin with nothing to learn from. The model that it has can be used."""
+    path = stopped / "config.json"
+    content = json.loads(path.read_text(encoding="utf-8"))
+    content["train"] |= {"teacher": 0.3, "mask_rate": 0.15, "lm_weight": 0.0}  # as it had the settings of all tasks
+    path.write_text(json.dumps(content), encoding="utf-8")
+    with pytest.raises(ResumeError, match=r"was started with teacher by an earlier version.*starts a new run from"):
+        Trainer.resume(stopped, device="cpu")
+    content["train"]["teacher"] = 0.0
+    path.write_text(json.dumps(content), encoding="utf-8")
+    assert Trainer.resume(stopped, device="cpu").step == 6

@@ -150,7 +150,7 @@ def train(
 
 
 def _settings(config_file: Path | None, given: dict[str, Any]) -> dict[str, Any]:
-    """The settings of the file, overridden by those of the command line."""
+    """Return the settings of the file, overridden by those of the command line."""
     settings = read_toml(config_file, {one.name for one in train.params if one.name}) if config_file else {}
     if "steps" in given or "minutes" in given:  # either overrides both of the file
         settings = {key: value for key, value in settings.items() if key not in ("steps", "minutes")}
@@ -184,7 +184,7 @@ def _run(make: Making, folder: Path, busy: str, quiet: bool, as_json: bool) -> N
 
 
 def _show_next_steps(trainer: Trainer, folder: Path, view: TrainingView) -> None:
-    """The commands that use a finished run, and train it further."""
+    """Print the commands that use a finished run, and train it further."""
     from jumok.training.verdict import USES, use_command
 
     use, command = USES[trainer.config.task.name], use_command(trainer.task, trainer.config, folder)
@@ -224,7 +224,7 @@ def _explain(make: Making, busy: str, quiet: bool, as_json: bool) -> None:
 
 
 def _free_folder(texts: tuple[str, ...]) -> Path:
-    """runs/NAME after the first text, with a number if that folder holds more than a start that was killed."""
+    """Return runs/NAME after the first text, with a number if that folder holds more than a start that was killed."""
     from jumok.runs.folder import RunFolder
 
     name = "stories" if not texts else "stdin" if texts[0] == "-" else Path(texts[0]).resolve().stem or "run"

@@ -30,7 +30,7 @@ NOT_IN_TOML = {
 
 
 def field_options(config: type, section: str, skip: tuple[str, ...] = ()) -> Callable[[Command], Command]:
-    """An option for each field of a configuration class, with its help and its default."""
+    """Add an option for each field of a configuration class, with its help and its default."""
 
     def add(function: Command) -> Command:
         choices = field_choices(config)
@@ -54,7 +54,7 @@ def field_options(config: type, section: str, skip: tuple[str, ...] = ()) -> Cal
 
 
 def task_options(function: Command) -> Command:
-    """An option for each column that a task reads, and for each setting that belongs to it."""
+    """Add an option for each column that a task reads, and for each setting that belongs to it."""
     for task in reversed(TASK_CONFIGS.values()):
         section = f"Task {task.name}"
         function = field_options(task, section)(function)
@@ -65,7 +65,7 @@ def task_options(function: Command) -> Command:
 
 
 def _help(field: dataclasses.Field[Any]) -> str:
-    """The help of a field with its default, and the defaults that differ: [256; classify 128, seq2seq 64]."""
+    """Return the help of a field with its default and those that differ: [256; classify 128, seq2seq 64]."""
     sentence, default = str(field.metadata["help"]), SHARED_DEFAULTS.get(field.name, field.default)
     if "[" not in sentence and default is not None:
         sentence += f" [{default}]"
@@ -78,7 +78,7 @@ def _help(field: dataclasses.Field[Any]) -> str:
 
 
 def read_toml(path: Path, options: Collection[str]) -> dict[str, Any]:
-    """The settings of a run.toml, which are named like the options.
+    """Read the settings of a run.toml, which are named like the options.
 
     Args:
         options: the names of the parameters of `jumok train`; all but NOT_IN_TOML are settings.

@@ -1,4 +1,4 @@
-"""What one call of `jumok train` asks for, and the trainer for it: of a new run, or of one to continue."""
+"""Make the trainer that a call of `jumok train` asks for: of a new run, or of one to continue."""
 
 from __future__ import annotations
 
@@ -20,9 +20,10 @@ if TYPE_CHECKING:
 MODELS = ("gpt", "bert", "encoder_decoder")  # values of --model
 TOKENIZER_OPTIONS = ("vocab_size", "alphabet", "min_count")
 # Settings that apply to some tasks only.
+OPTIONS_OF = {name: {*task.columns, *task_fields(task)} for name, task in TASK_CONFIGS.items()}
 TASKS_OF = {
-    "column": tuple(name for name in TASK_CONFIGS if name not in COLUMNS),
-    **{name: (task.name,) for task in TASK_CONFIGS.values() for name in (*task.columns, *task_fields(task))},
+    "column": [name for name in TASK_CONFIGS if name not in COLUMNS],
+    **{one: [n for n, known in OPTIONS_OF.items() if one in known] for one in set().union(*OPTIONS_OF.values())},
 }
 
 
@@ -57,7 +58,7 @@ class TrainRequest:
         self.settings = {name: value for name, value in settings.items() if name not in others}
 
     def start(self, out: Path, report: Callable[[str], None]) -> tuple[Trainer, str]:
-        """The trainer of a new run in the folder `out`, and a sentence on its text. report: as in `Trainer.start`."""
+        """Make the trainer of a new run in `out`, and a sentence on its text. report: as in `Trainer.start`."""
         from jumok.runs.folder import RunFolder
         from jumok.training.trainer import Trainer
 
@@ -96,7 +97,7 @@ class TrainRequest:
         return trainer, text.describe()
 
     def resume(self, out: Path, report: Callable[[str], None]) -> tuple[Trainer, str]:
-        """The trainer that continues the run in the folder `out`, and a sentence on where it is."""
+        """Make the trainer that continues the run in `out`, and a sentence on where it is."""
         from jumok.runs.folder import RunFolder
         from jumok.training.trainer import Trainer
 
@@ -139,7 +140,7 @@ class TrainRequest:
                 raise other_task("--" + name.replace("_", "-"), tasks, task, instead)
 
     def _held_out_file(self, task: str, recorded: tuple[str, ...] = ()) -> Text | Table | None:
-        """What --val names, if it is a file. A share is left in the settings, as a number."""
+        """Read what --val names, if it is a file. A share is left in the settings, as a number."""
         given = self.settings.get("val")
         if given is None:
             return None
@@ -151,7 +152,7 @@ class TrainRequest:
             return read_material(task, (given,), self.reading, recorded)
 
     def _tokenizer(self) -> Any:
-        """The kind of tokenizer to train, the tokenizer of a file, or None."""
+        """Return the kind of tokenizer to train, the tokenizer of a file, or None."""
         name = self.tokenizer
         if name is None or not (name.endswith(".json") or os.sep in name or Path(name).is_file()):
             return name

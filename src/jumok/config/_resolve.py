@@ -143,7 +143,7 @@ def resolve(
     if training is None:
         training = from_dict(TrainConfig, {"task": from_dict(task, of(task_fields(task))), **of(own)})
     else:
-        _require_absent(given.keys() & {*own, *task_fields(task)}, training)
+        _require_absent(given.keys() & {"task", *own, *task_fields(task)}, training)
     training = replace(training, task=training.task.for_model(kind))
     _require_trainable_adapters(training, init)
     if isinstance(shape, ModelConfig):

@@ -269,12 +269,12 @@ def _require_no_goal(config: TrainConfig, lost: LostText) -> None:
 
 
 def passage(chars: int, tokens: int) -> int:
-    """The tokens of a passage whose copies are counted, in a text of so many characters and tokens."""
+    """Return the tokens of a passage whose copies are counted, in a text of so many characters and tokens."""
     return max(1, round(PASSAGE * tokens / max(1, chars)))
 
 
 def passage_of(data: Mapping[str, Any]) -> int:
-    """The same, for the training part that config.json describes."""
+    """Return the tokens of such a passage in the training part that config.json describes."""
     chars = data["chars"] if data["val_sha256"] else data["chars"] - data["val_chars"]
     return passage(chars, data["train_tokens"])
 

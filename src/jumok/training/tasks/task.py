@@ -170,7 +170,7 @@ class Task(ABC, Generic[M]):
 
     @property
     def has_validation(self) -> bool:
-        """Whether anything is held out."""
+        """True if anything is held out."""
         return self.validation_tokens > 0
 
     @property
