@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
+from equality import DTYPES, close, random
 from torch.nn import functional as F
 
 from jumok.config import BlockConfig, GPTConfig
@@ -31,21 +31,6 @@ DEEP = BlockConfig(width=32, n_head=4, n_kv_head=4, head_dim=8, mlp_width=128, a
 SHAPES = [(2, 5, 6), (5, 6)]
 
 
-@pytest.fixture(params=[torch.float32, torch.float64], ids=["float32", "float64"])
-def dtype(request: pytest.FixtureRequest) -> torch.dtype:
-    return request.param
-
-
-def same(one: Tensor, other: Tensor) -> None:
-    assert one.dtype == other.dtype
-    torch.testing.assert_close(one, other, rtol=0, atol=1e-6 if one.dtype == torch.float32 else 1e-12)
-
-
-def random(*shape: int, dtype: torch.dtype) -> Tensor:
-    torch.manual_seed(1)
-    return torch.randn(*shape, dtype=dtype)
-
-
 def small_block(dtype: torch.dtype, *, causal: bool = True, cross: bool = False, **settings: Any) -> Block:
     """A block with random parameters throughout: norms that are 1 and biases that are 0 would hide a slip."""
     torch.manual_seed(0)
@@ -59,30 +44,34 @@ def small_block(dtype: torch.dtype, *, causal: bool = True, cross: bool = False,
 # --- norms ---
 
 
+@DTYPES
 @pytest.mark.parametrize("shape", SHAPES)
 def test_layer_norm_is_torchs(shape: tuple[int, ...], dtype: torch.dtype) -> None:
     x, weight, bias = 3 * random(*shape, dtype=dtype) + 2, random(6, dtype=dtype), random(6, dtype=dtype) - 1
-    same(layer_norm(x, weight, bias, 1e-5), F.layer_norm(x, (6,), weight, bias, 1e-5))
+    close(layer_norm(x, weight, bias, 1e-5), F.layer_norm(x, (6,), weight, bias, 1e-5))
 
 
+@DTYPES
 @pytest.mark.parametrize("shape", SHAPES)
 def test_rms_norm_is_that_of_production(shape: tuple[int, ...], dtype: torch.dtype) -> None:
     x, norm = 3 * random(*shape, dtype=dtype) + 2, RMSNorm(6, eps=1e-6).to(dtype)
     with torch.no_grad():
         norm.weight.copy_(random(6, dtype=dtype))
-    same(rms_norm(x, norm.weight, norm.eps), norm(x))
+    close(rms_norm(x, norm.weight, norm.eps), norm(x))
 
 
+@DTYPES
 @pytest.mark.parametrize("kind", ["layer", "rms", "none"])
 def test_apply_norm_reads_each_norm_that_a_block_can_have(kind: Any, dtype: torch.dtype) -> None:
     norm = make_norm(dataclasses.replace(SMALL, norm=kind)).to(dtype)
     x = 3 * random(2, 5, 6, dtype=dtype)
-    same(apply_norm(norm, x), norm(x))
+    close(apply_norm(norm, x), norm(x))
 
 
 # --- MLPs ---
 
 
+@DTYPES
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("activation", ["gelu", "gelu_tanh", "relu", "silu"])
 def test_mlp_by_its_parameters(activation: str, shape: tuple[int, ...], dtype: torch.dtype) -> None:
@@ -90,21 +79,23 @@ def test_mlp_by_its_parameters(activation: str, shape: tuple[int, ...], dtype: t
     mlp = make_mlp(dataclasses.replace(SMALL, activation=activation)).to(dtype)
     assert isinstance(mlp, MLP)
     x = 3 * random(*shape, dtype=dtype)
-    same(apply_mlp(mlp, x), mlp(x))
+    close(apply_mlp(mlp, x), mlp(x))
 
 
+@DTYPES
 @pytest.mark.parametrize("shape", SHAPES)
 def test_swiglu_by_its_parameters(shape: tuple[int, ...], dtype: torch.dtype) -> None:
     torch.manual_seed(0)
     mlp = make_mlp(dataclasses.replace(SMALL, gated=True, mlp_bias=False)).to(dtype)
     assert isinstance(mlp, SwiGLU)
     x = 3 * random(*shape, dtype=dtype)
-    same(apply_mlp(mlp, x), mlp(x))
+    close(apply_mlp(mlp, x), mlp(x))
 
 
 # --- the block ---
 
 
+@DTYPES
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("causal", [False, True], ids=["encoder", "decoder"])
 @pytest.mark.parametrize("residual", [True, False], ids=["residual", "bare"])
@@ -115,9 +106,10 @@ def test_block_by_its_parameters(
 ) -> None:
     block = small_block(dtype, causal=causal, norm=norm, pre_norm=pre_norm, residual=residual)
     x = random(*shape, dtype=dtype)
-    same(run_block(block, x), block(x))
+    close(run_block(block, x), block(x))
 
 
+@DTYPES
 def test_block_of_each_family(dtype: torch.dtype) -> None:
     """Without rotary positions, which are the next chapter's."""
     for family in ("classic", "modern"):
@@ -125,17 +117,18 @@ def test_block_of_each_family(dtype: torch.dtype) -> None:
         torch.manual_seed(0)
         block = Block(config.block()).to(dtype)
         x = random(2, 5, 8, dtype=dtype)
-        same(run_block(block, x), block(x))
+        close(run_block(block, x), block(x))
 
 
+@DTYPES
 @pytest.mark.parametrize("pre_norm", [True, False], ids=["pre", "post"])
 def test_decoder_block_with_a_context(pre_norm: bool, dtype: torch.dtype) -> None:
     block = small_block(dtype, cross=True, pre_norm=pre_norm)
     x, context = random(2, 3, 6, dtype=dtype), random(2, 4, 6, dtype=dtype).flip(1)
     mask = torch.tensor([[True] * 4, [True, True, False, False]])[:, None, None]  # (B, 1, 1, S)
-    same(run_block(block, x, context=context), block(x, context=context))
+    close(run_block(block, x, context=context), block(x, context=context))
     masked = run_block(block, x, context=context, context_mask=mask)
-    same(masked, block(x, context=context, context_mask=mask))
+    close(masked, block(x, context=context, context_mask=mask))
     assert not torch.allclose(masked, run_block(block, x, context=context))
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+from equality import DTYPES, close
 from torch import Tensor
 
 from jumok.config import BlockConfig
@@ -19,18 +20,12 @@ from jumok.course.chapters.heads import attend_by_heads
 from jumok.nn.attention import MultiHeadAttention
 from jumok.nn.blocks import Block
 
-DTYPES = pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 KINDS: dict[str, dict[str, Any]] = {
     "paper": {"activation": "relu", "pre_norm": False},
     "classic": {"activation": "gelu_tanh"},
     "modern": {"activation": "silu", "gated": True, "norm": "rms", "qk_norm": True, "qkv_bias": False, "n_kv_head": 1},
     "bare": {"activation": "relu", "norm": "none", "residual": False, "mlp_width": 0},
 }
-
-
-def close(actual: Tensor, expected: Tensor) -> None:
-    atol = 1e-12 if expected.dtype == torch.float64 else 1e-6
-    torch.testing.assert_close(actual, expected, rtol=0, atol=atol)
 
 
 def make_block(kind: str, dtype: torch.dtype, *, causal: bool, cross: bool, **changes: Any) -> Block:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from equality import FOUR_DECIMALS
 from torch import Tensor
 
 from jumok.course.chapters.averaging import normalise_rows
@@ -23,7 +24,6 @@ from jumok.course.chapters.dot_product import (
 )
 from jumok.nn.attention import attention_weights
 
-FOUR_DECIMALS = {"rtol": 0, "atol": 5.1e-5}
 TOLERANCE = {torch.float32: {"rtol": 0, "atol": 1e-6}, torch.float64: {"rtol": 0, "atol": 1e-12}}
 DTYPES = pytest.mark.parametrize("dtype", TOLERANCE, ids=["float32", "float64"])
 SHAPES = pytest.mark.parametrize("shape", [(1, 3), (7, 5), (2, 1, 4), (3, 6, 1), (2, 5, 3)], ids=str)

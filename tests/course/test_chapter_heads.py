@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor, nn
+from equality import DTYPES, FOUR_DECIMALS, close
+from torch import nn
 
 from jumok.course.chapters.heads import (
     attend_by_heads,
@@ -22,14 +23,7 @@ from jumok.course.chapters.heads import (
 )
 from jumok.nn.attention import MultiHeadAttention, attention_weights
 
-FOUR_DECIMALS = {"rtol": 0, "atol": 5.1e-5}
-DTYPES = pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 BATCHES = pytest.mark.parametrize("batch", [(), (3,)], ids=["alone", "three"])
-
-
-def close(actual: Tensor, expected: Tensor) -> None:
-    atol = 1e-12 if expected.dtype == torch.float64 else 1e-6
-    torch.testing.assert_close(actual, expected, rtol=0, atol=atol)
 
 
 # --- stacked heads ---

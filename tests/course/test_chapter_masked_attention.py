@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from equality import DTYPES, FOUR_DECIMALS, close
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -24,14 +25,7 @@ from jumok.course.chapters.projections import step_by_step
 from jumok.nn.attention import MultiHeadAttention, attention_weights, causal_mask
 from jumok.nn.layers import Dropout
 
-FOUR_DECIMALS = {"rtol": 0, "atol": 5.1e-5}
-DTYPES = pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 SHAPES = pytest.mark.parametrize("shape", [(1, 3), (3, 4, 7)], ids=str)  # (T, C) or (B, T, C)
-
-
-def close(actual: Tensor, expected: Tensor) -> None:
-    atol = 1e-12 if expected.dtype == torch.float64 else 1e-6
-    torch.testing.assert_close(actual, expected, rtol=0, atol=atol)
 
 
 def one_head(d_in: int, dtype: torch.dtype, seed: int = 1, **options: Any) -> MultiHeadAttention:

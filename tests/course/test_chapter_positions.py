@@ -7,6 +7,7 @@ from functools import partial
 
 import pytest
 import torch
+from equality import DTYPES, close, random
 from torch import Tensor
 
 from jumok.config import GPTConfig
@@ -24,21 +25,6 @@ from jumok.models import build
 from jumok.models.gpt import GPT
 from jumok.nn.attention import MultiHeadAttention
 from jumok.nn.positions import rotary, rotate, sinusoidal
-
-
-@pytest.fixture(params=[torch.float32, torch.float64], ids=["float32", "float64"])
-def dtype(request: pytest.FixtureRequest) -> torch.dtype:
-    return request.param
-
-
-def same(one: Tensor, other: Tensor) -> None:
-    assert one.dtype == other.dtype
-    torch.testing.assert_close(one, other, rtol=0, atol=1e-6 if one.dtype == torch.float32 else 1e-12)
-
-
-def random(*shape: int, dtype: torch.dtype = torch.float64) -> Tensor:
-    torch.manual_seed(1)
-    return torch.randn(*shape, dtype=dtype)
 
 
 def tiny(family: str, dtype: torch.dtype) -> GPT:
@@ -78,6 +64,7 @@ def test_dot_products_of_the_sinusoidal_table_depend_on_the_distance() -> None:
         assert float(diagonal[0]) == pytest.approx(wanted, abs=1e-12)
 
 
+@DTYPES
 @pytest.mark.parametrize("family", ["classic", "modern"])
 @pytest.mark.parametrize("start", [0, 4])
 def test_embedding_is_what_the_first_block_gets(family: str, start: int, dtype: torch.dtype) -> None:
@@ -92,19 +79,20 @@ def test_embedding_is_what_the_first_block_gets(family: str, start: int, dtype: 
         handle = model.blocks[0].register_forward_pre_hook(lambda block, inputs: caught.append(inputs[0]))
         model(ids[:, start:], cache)
         handle.remove()
-        same(embed(ids[:, start:], model.token_embedding, model.position_embedding, start), caught[0])
+        close(embed(ids[:, start:], model.token_embedding, model.position_embedding, start), caught[0])
 
 
 # --- rotary ---
 
 
+@DTYPES
 @pytest.mark.parametrize("shape", [(2, 3, 5, 6), (1, 1, 1, 2), (3, 7, 10)])
 def test_rotation_by_loop_and_by_complex_numbers(shape: tuple[int, ...], dtype: torch.dtype) -> None:
     x = random(*shape, dtype=dtype)
     cos, sin = rotary(shape[-2], shape[-1])
     expected = rotate(x, cos, sin)
-    same(rotate_by_loop(x, cos, sin), expected)
-    same(rotate_as_complex(x, cos, sin), expected)
+    close(rotate_by_loop(x, cos, sin), expected)
+    close(rotate_as_complex(x, cos, sin), expected)
     torch.testing.assert_close(expected.norm(dim=-1), x.norm(dim=-1), rtol=1e-5, atol=1e-5)
 
 
@@ -127,6 +115,7 @@ def test_rotary_scores_depend_on_the_distance_alone() -> None:
     assert float(scores[0].std()) > 0.1  # and it does depend on it
 
 
+@DTYPES
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize(
     ("n_head", "n_kv_head", "qk_norm", "project"),
@@ -148,9 +137,10 @@ def test_attention_with_rotary_positions(
     ).to(dtype)
     x = random(*shape, dtype=dtype)
     cos, sin = rotary(shape[-2], 4)
-    same(attend_with_rotary(attention, x, cos, sin, causal=causal), attention(x, causal=causal, rotary=(cos, sin)))
+    close(attend_with_rotary(attention, x, cos, sin, causal=causal), attention(x, causal=causal, rotary=(cos, sin)))
 
 
+@DTYPES
 @pytest.mark.parametrize("length", [1, 2, 9])
 def test_whole_gpt_of_each_family(length: int, dtype: torch.dtype) -> None:
     ids = torch.randint(11, (2, length), generator=torch.Generator().manual_seed(3))
@@ -158,7 +148,7 @@ def test_whole_gpt_of_each_family(length: int, dtype: torch.dtype) -> None:
     x = embed(ids, classic.token_embedding, classic.position_embedding)
     for block in classic.blocks:
         x = run_block(block, x)
-    same(classic.head(apply_norm(classic.norm, x)), classic(ids))
+    close(classic.head(apply_norm(classic.norm, x)), classic(ids))
 
     modern = tiny("modern", dtype)
     assert modern.cos is not None
@@ -167,4 +157,4 @@ def test_whole_gpt_of_each_family(length: int, dtype: torch.dtype) -> None:
     x = embed(ids, modern.token_embedding)
     for block in modern.blocks:
         x = run_block(block, x, partial(attend_with_rotary, block.attention, cos=cos, sin=sin, causal=True))
-    same(modern.head(apply_norm(modern.norm, x)), modern(ids))
+    close(modern.head(apply_norm(modern.norm, x)), modern(ids))

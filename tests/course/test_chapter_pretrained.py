@@ -6,6 +6,7 @@ from importlib.util import find_spec
 
 import pytest
 import torch
+from equality import DTYPES, close
 from torch import nn
 from torch.nn import functional as F
 
@@ -16,8 +17,6 @@ from jumok.errors import LessonError
 from jumok.models.bert import BERT
 from jumok.nn.attention import attention_weights
 
-EXACT = {torch.float32: 1e-6, torch.float64: 1e-12}
-TYPES = pytest.mark.parametrize("dtype", EXACT, ids=["float32", "float64"])
 SENTENCE = "time flies like an arrow"
 
 
@@ -54,21 +53,20 @@ def seam_of(model: BERT, ids: torch.Tensor) -> list[tuple[torch.Tensor, torch.Te
 # --- equal to production ----------------------------------------------------------------------------------------------
 
 
-@TYPES
+@DTYPES
 @pytest.mark.parametrize("shape", [(1, 1), (1, 5), (3, 12)], ids=str)
 @torch.no_grad()
 def test_states_weights_and_values_are_those_of_production(dtype: torch.dtype, shape: tuple[int, int]) -> None:
     model = tiny(dtype)
     ids = torch.randint(23, shape, generator=torch.Generator().manual_seed(0))
-    close = {"rtol": 0, "atol": EXACT[dtype]}
     states = lesson.layer_states(model, ids)
     assert states.shape == (4, *shape, 16)
-    torch.testing.assert_close(states[-1], model(ids), **close)
+    close(states[-1], model(ids))
     seam = seam_of(model, ids)
     weights = torch.stack([attention_weights(q, k) for q, k, _ in seam])
-    torch.testing.assert_close(lesson.layer_weights(model, ids), weights, **close)
+    close(lesson.layer_weights(model, ids), weights)
     lengths = torch.stack([v.norm(dim=-1) for _, _, v in seam])
-    torch.testing.assert_close(lesson.value_lengths(model, ids), lengths, **close)
+    close(lesson.value_lengths(model, ids), lengths)
 
 
 @pytest.mark.slow

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from equality import FOUR_DECIMALS
 from torch import Tensor, nn
 
 from jumok.course.chapters.dot_product import softmax
@@ -22,7 +23,6 @@ from jumok.course.chapters.projections import (
 )
 from jumok.nn.attention import MultiHeadAttention, attention_weights
 
-FOUR_DECIMALS = {"rtol": 0, "atol": 5.1e-5}
 TOLERANCE = {torch.float32: {"rtol": 0, "atol": 1e-6}, torch.float64: {"rtol": 0, "atol": 1e-12}}
 DTYPES = pytest.mark.parametrize("dtype", TOLERANCE, ids=["float32", "float64"])
 SHAPES = pytest.mark.parametrize("shape", [(1, 3), (7, 5), (2, 1, 4), (3, 6, 1), (2, 5, 12)], ids=str)

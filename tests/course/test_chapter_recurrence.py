@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import pytest
 import torch
-from torch import Tensor, nn
+from equality import random
+from torch import nn
 
 from jumok.course.chapters import recurrence
 from jumok.course.chapters.recurrence import AdditiveAttention, DotProductAttention, Kind, Reverser
 
 KINDS: tuple[Kind, ...] = ("vector", "additive", "dot")
-
-
-def random(*shape: int, seed: int = 0) -> Tensor:
-    return torch.randn(*shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
 
 
 @pytest.mark.parametrize(("batch", "t"), [(1, 1), (3, 7)])

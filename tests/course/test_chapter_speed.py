@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor, nn
+from equality import DTYPES, close, random
+from torch import nn
 from torch.nn import functional as F
 from torch.utils.flop_counter import FlopCounterMode
 
@@ -18,17 +19,11 @@ from jumok.nn.attention import MultiHeadAttention, ScaledDotProductAttention, at
 from jumok.nn.cache import LayerCache
 from jumok.nn.positions import rotary
 
-EXACT = {torch.float32: 1e-6, torch.float64: 1e-12}
-TYPES = pytest.mark.parametrize("dtype", EXACT, ids=["float32", "float64"])
 FAMILIES: dict[str, dict[str, Any]] = {
     "modern": {"family": "modern", "n_kv_head": 2},
     "classic": {"family": "classic", "head_dim": 6},
 }
 SHAPES = pytest.mark.parametrize("shape", FAMILIES.values(), ids=FAMILIES)
-
-
-def random(*shape: int, dtype: torch.dtype = torch.float64, seed: int = 0) -> Tensor:
-    return torch.randn(*shape, dtype=dtype, generator=torch.Generator().manual_seed(seed))
 
 
 def tiny(dtype: torch.dtype = torch.float64, **changes: Any) -> GPT:
@@ -44,7 +39,7 @@ def tiny(dtype: torch.dtype = torch.float64, **changes: Any) -> GPT:
 # --- attention in tiles ----------------------------------------------------------------------------------------------
 
 
-@TYPES
+@DTYPES
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("size", [1, 4, 100])
 @pytest.mark.parametrize(
@@ -58,7 +53,7 @@ def test_tiles_equal_the_production_seam(
     k, v = (random(batch, kv_heads, s, 6, dtype=dtype, seed=n) for n in (1, 2))
     expected = ScaledDotProductAttention()(q, k, v, causal=causal)
     found = speed.tiled_attention(q, k, v, size=size, causal=causal)
-    torch.testing.assert_close(found, expected, rtol=0, atol=EXACT[dtype])
+    close(found, expected)
 
 
 def test_scores_of_any_size_do_not_overflow():
@@ -99,7 +94,7 @@ def test_the_fused_kernel_keeps_no_square_for_the_backward_pass():
 # --- the cache --------------------------------------------------------------------------------------------------------
 
 
-@TYPES
+@DTYPES
 @pytest.mark.parametrize("length", [1, 2, 9])
 @pytest.mark.parametrize(
     "options",
@@ -114,10 +109,10 @@ def test_attention_step_by_step_equals_production(dtype: torch.dtype, length: in
     for angles in (None, tuple(part.to(dtype) for part in rotary(length, attention.head_dim))):
         expected = attention(x, causal=True, rotary=angles)
         found = speed.attend_step_by_step(attention, x, angles)
-        torch.testing.assert_close(found, expected, rtol=0, atol=EXACT[dtype])
+        close(found, expected)
 
 
-@TYPES
+@DTYPES
 @SHAPES
 @pytest.mark.parametrize("sizes", [(13,), (1,) * 13, (7, *(1,) * 6), (3, 5, 5)], ids=["whole", "ones", "prompt", "odd"])
 @torch.no_grad()
@@ -125,7 +120,7 @@ def test_logits_with_a_cache_equal_those_without(dtype: torch.dtype, shape: dict
     model = tiny(dtype, **shape)
     ids = torch.randint(29, (3, 13), generator=torch.Generator().manual_seed(1))
     found = speed.logits_step_by_step(model, ids, sizes)
-    torch.testing.assert_close(found, model(ids), rtol=0, atol=EXACT[dtype])
+    close(found, model(ids))
 
 
 def test_step_by_step_leaves_the_mode_of_the_model_alone():

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+from equality import DTYPES, close, random, randomise
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -18,8 +19,6 @@ from jumok.models.encoder_decoder import EncoderDecoder
 from jumok.models.gpt import GPT
 from jumok.nn.blocks import Block
 
-EXACT = {torch.float32: 1e-6, torch.float64: 1e-12}
-TYPES = pytest.mark.parametrize("dtype", EXACT, ids=["float32", "float64"])
 SHAPES: dict[str, dict[str, Any]] = {
     "modern": {"family": "modern", "n_kv_head": 2},
     "modern, one kv head": {"family": "modern", "n_kv_head": 1, "head_dim": 6, "tie_embeddings": False},
@@ -33,13 +32,6 @@ KINDS: dict[str, dict[str, Any]] = {
     "modern": {"norm": "rms", "gated": True, "mlp_bias": False, "qk_norm": True, "n_kv_head": 1},
 }
 ALL_KINDS = pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
-
-
-def randomise(module: nn.Module, dtype: torch.dtype = torch.float64) -> None:
-    """Give every parameter a random value, those that begin as zero or one too."""
-    random = torch.Generator().manual_seed(5)
-    for parameter in module.to(dtype).parameters():
-        nn.init.normal_(parameter, std=0.2, generator=random)
 
 
 def tiny(dtype: torch.dtype = torch.float64, **changes: Any) -> GPT:
@@ -78,23 +70,19 @@ def make_stack(dtype: torch.dtype, *, causal: bool, cross: bool, **changes: Any)
     return blocks
 
 
-def random(*shape: int, dtype: torch.dtype = torch.float64, seed: int = 0) -> Tensor:
-    return torch.randn(*shape, dtype=dtype, generator=torch.Generator().manual_seed(seed))
-
-
 # --- the models -------------------------------------------------------------------------------------------------------
 
 
-@TYPES
+@DTYPES
 @ALL_SHAPES
 @pytest.mark.parametrize(("batch", "t"), [(1, 1), (2, 5), (3, 12)])
 @torch.no_grad()
 def test_a_gpt_by_hand_equals_the_production_model(dtype: torch.dtype, shape: dict[str, Any], batch: int, t: int):
     model, ids = tiny(dtype, **shape), some_ids(batch, t)
-    torch.testing.assert_close(three_models.gpt_logits(model, ids), model(ids), rtol=0, atol=EXACT[dtype])
+    close(three_models.gpt_logits(model, ids), model(ids))
 
 
-@TYPES
+@DTYPES
 @ALL_KINDS
 @pytest.mark.parametrize("s", [1, 7])
 @torch.no_grad()
@@ -106,10 +94,10 @@ def test_an_encoder_equals_production_blocks(dtype: torch.dtype, kind: dict[str,
         for block in blocks:
             expected = block(expected, mask=mask)
         found = three_models.encode(blocks, x, mask=mask)
-        torch.testing.assert_close(found, expected, rtol=0, atol=EXACT[dtype])
+        close(found, expected)
 
 
-@TYPES
+@DTYPES
 @ALL_KINDS
 @pytest.mark.parametrize(("t", "s"), [(1, 1), (4, 7), (6, 3)])
 @torch.no_grad()
@@ -121,10 +109,10 @@ def test_a_decoder_equals_production_blocks(dtype: torch.dtype, kind: dict[str, 
         for block in blocks:
             expected = block(expected, context=encoded, context_mask=mask)
         found = three_models.decode(blocks, x, encoded, encoded_mask=mask)
-        torch.testing.assert_close(found, expected, rtol=0, atol=EXACT[dtype])
+        close(found, expected)
 
 
-@TYPES
+@DTYPES
 @pytest.mark.parametrize("t", [1, 9])
 @torch.no_grad()
 def test_a_bert_by_hand_equals_the_production_model(dtype: torch.dtype, t: int):
@@ -132,12 +120,10 @@ def test_a_bert_by_hand_equals_the_production_model(dtype: torch.dtype, t: int):
     model = BERT(config).eval()
     randomise(model, dtype)
     ids = some_ids(3, t)
-    torch.testing.assert_close(
-        three_models.bert_logits(model, ids), model.mlm_logits(model(ids)), rtol=0, atol=EXACT[dtype]
-    )
+    close(three_models.bert_logits(model, ids), model.mlm_logits(model(ids)))
 
 
-@TYPES
+@DTYPES
 @pytest.mark.parametrize("family", ["classic", "original"])
 @pytest.mark.parametrize(("s", "t"), [(1, 1), (7, 4), (3, 9)])
 @torch.no_grad()
@@ -150,7 +136,7 @@ def test_an_encoder_decoder_by_hand_equals_the_production_model(dtype: torch.dty
     nn.init.normal_(model.output_bias)
     source, target = some_ids(2, s), some_ids(2, t)
     found = three_models.encoder_decoder_logits(model, source, target)
-    torch.testing.assert_close(found, model(source, target), rtol=0, atol=EXACT[dtype])
+    close(found, model(source, target))
 
 
 # --- who looks at whom ------------------------------------------------------------------------------------------------
@@ -187,12 +173,12 @@ def test_what_each_model_predicts():
     assert ids.tolist() == [[5, 6, 7, 8]]
 
 
-@TYPES
+@DTYPES
 def test_the_loss_is_cross_entropy_over_what_counts(dtype: torch.dtype):
     logits, targets = random(2, 5, 23, dtype=dtype) * 3, some_ids(2, 5)
     targets[0, 1:4] = three_models.NO_TARGET
     expected = F.cross_entropy(logits.flatten(0, 1), targets.flatten(), ignore_index=-100)
-    torch.testing.assert_close(three_models.mean_loss(logits, targets), expected, rtol=0, atol=EXACT[dtype])
+    close(three_models.mean_loss(logits, targets), expected)
 
 
 # --- how many numbers -------------------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
+from equality import random
 
 from jumok.config import EncoderDecoderConfig, TrainConfig
 from jumok.course.chapters import transformer_2017 as paper
@@ -15,11 +15,6 @@ from jumok.models.encoder_decoder import EncoderDecoder
 from jumok.models.losses import cross_entropies
 from jumok.nn.attention import attention_weights
 from jumok.training.optim import rate
-
-
-def random(*shape: int, seed: int = 0) -> Tensor:
-    return torch.randn(*shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
-
 
 # --- training and search ---
 
