@@ -10,7 +10,7 @@ DTYPES = pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=["
 FOUR_DECIMALS = {"rtol": 0, "atol": 5.1e-5}  # of published tables
 
 
-def close(actual: Tensor, expected: Tensor) -> None:
+def assert_close(actual: Tensor, expected: Tensor) -> None:
     """Assert that two tensors are equal up to the rounding of their precision."""
     assert actual.dtype == expected.dtype
     torch.testing.assert_close(actual, expected, rtol=0, atol=1e-12 if expected.dtype == torch.float64 else 1e-6)

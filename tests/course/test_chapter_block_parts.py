@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from equality import DTYPES, close, random
+from equality import DTYPES, assert_close, random
 from torch.nn import functional as F
 
 from jumok.config import BlockConfig, GPTConfig
@@ -48,7 +48,7 @@ def small_block(dtype: torch.dtype, *, causal: bool = True, cross: bool = False,
 @pytest.mark.parametrize("shape", SHAPES)
 def test_layer_norm_is_torchs(shape: tuple[int, ...], dtype: torch.dtype) -> None:
     x, weight, bias = 3 * random(*shape, dtype=dtype) + 2, random(6, dtype=dtype), random(6, dtype=dtype) - 1
-    close(layer_norm(x, weight, bias, 1e-5), F.layer_norm(x, (6,), weight, bias, 1e-5))
+    assert_close(layer_norm(x, weight, bias, 1e-5), F.layer_norm(x, (6,), weight, bias, 1e-5))
 
 
 @DTYPES
@@ -57,7 +57,7 @@ def test_rms_norm_is_that_of_production(shape: tuple[int, ...], dtype: torch.dty
     x, norm = 3 * random(*shape, dtype=dtype) + 2, RMSNorm(6, eps=1e-6).to(dtype)
     with torch.no_grad():
         norm.weight.copy_(random(6, dtype=dtype))
-    close(rms_norm(x, norm.weight, norm.eps), norm(x))
+    assert_close(rms_norm(x, norm.weight, norm.eps), norm(x))
 
 
 @DTYPES
@@ -65,7 +65,7 @@ def test_rms_norm_is_that_of_production(shape: tuple[int, ...], dtype: torch.dty
 def test_apply_norm_reads_each_norm_that_a_block_can_have(kind: Any, dtype: torch.dtype) -> None:
     norm = make_norm(dataclasses.replace(SMALL, norm=kind)).to(dtype)
     x = 3 * random(2, 5, 6, dtype=dtype)
-    close(apply_norm(norm, x), norm(x))
+    assert_close(apply_norm(norm, x), norm(x))
 
 
 # --- MLPs ---
@@ -79,7 +79,7 @@ def test_mlp_by_its_parameters(activation: str, shape: tuple[int, ...], dtype: t
     mlp = make_mlp(dataclasses.replace(SMALL, activation=activation)).to(dtype)
     assert isinstance(mlp, MLP)
     x = 3 * random(*shape, dtype=dtype)
-    close(apply_mlp(mlp, x), mlp(x))
+    assert_close(apply_mlp(mlp, x), mlp(x))
 
 
 @DTYPES
@@ -89,7 +89,7 @@ def test_swiglu_by_its_parameters(shape: tuple[int, ...], dtype: torch.dtype) ->
     mlp = make_mlp(dataclasses.replace(SMALL, gated=True, mlp_bias=False)).to(dtype)
     assert isinstance(mlp, SwiGLU)
     x = 3 * random(*shape, dtype=dtype)
-    close(apply_mlp(mlp, x), mlp(x))
+    assert_close(apply_mlp(mlp, x), mlp(x))
 
 
 # --- the block ---
@@ -106,7 +106,7 @@ def test_block_by_its_parameters(
 ) -> None:
     block = small_block(dtype, causal=causal, norm=norm, pre_norm=pre_norm, residual=residual)
     x = random(*shape, dtype=dtype)
-    close(run_block(block, x), block(x))
+    assert_close(run_block(block, x), block(x))
 
 
 @DTYPES
@@ -117,7 +117,7 @@ def test_block_of_each_family(dtype: torch.dtype) -> None:
         torch.manual_seed(0)
         block = Block(config.block()).to(dtype)
         x = random(2, 5, 8, dtype=dtype)
-        close(run_block(block, x), block(x))
+        assert_close(run_block(block, x), block(x))
 
 
 @DTYPES
@@ -126,9 +126,9 @@ def test_decoder_block_with_a_context(pre_norm: bool, dtype: torch.dtype) -> Non
     block = small_block(dtype, cross=True, pre_norm=pre_norm)
     x, context = random(2, 3, 6, dtype=dtype), random(2, 4, 6, dtype=dtype).flip(1)
     mask = torch.tensor([[True] * 4, [True, True, False, False]])[:, None, None]  # (B, 1, 1, S)
-    close(run_block(block, x, context=context), block(x, context=context))
+    assert_close(run_block(block, x, context=context), block(x, context=context))
     masked = run_block(block, x, context=context, context_mask=mask)
-    close(masked, block(x, context=context, context_mask=mask))
+    assert_close(masked, block(x, context=context, context_mask=mask))
     assert not torch.allclose(masked, run_block(block, x, context=context))
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import torch
-from equality import DTYPES, close
+from equality import DTYPES, assert_close
 from torch import Tensor
 
 from jumok.config import BlockConfig
@@ -53,11 +53,11 @@ def test_cross_attention_by_loop_equals_the_layer(
     attention = MultiHeadAttention(5, 8, n_head, n_kv_head=n_kv_head, d_context=7, **options).to(dtype)
     x, context = torch.randn(t, 5, dtype=dtype), torch.randn(s, 7, dtype=dtype)
     expected = attention(x, context)
-    close(cross_attention_by_loop(attention, x, context), expected)
-    close(attend_by_heads(attention, x, context), expected)
+    assert_close(cross_attention_by_loop(attention, x, context), expected)
+    assert_close(attend_by_heads(attention, x, context), expected)
     batch, contexts = torch.stack((x, x + 1)), torch.stack((context, context - 1))
     for way in (attend_by_heads, cross_attention_by_loop):
-        close(way(attention, batch, contexts), attention(batch, contexts))
+        assert_close(way(attention, batch, contexts), attention(batch, contexts))
 
 
 # --- padding ---
@@ -85,7 +85,7 @@ def test_padded_equals_alone(lengths: tuple[int, ...], causal: bool, filling: fl
         attend_by_heads(attention, batch, mask=mask, causal=causal),
     ):
         for row, sequence in zip(together, alone, strict=True):
-            close(row[: sequence.shape[0]], attention(sequence, causal=causal))
+            assert_close(row[: sequence.shape[0]], attention(sequence, causal=causal))
 
 
 @DTYPES
@@ -100,7 +100,7 @@ def test_padded_source_and_target_equal_the_pair_alone(kind: str, dtype: torch.d
     together = decoder(target, context=encoder(source, mask=source_mask), context_mask=source_mask)
     for row, one, other in zip(together, sources, targets, strict=True):
         alone = decoder(other[None], context=encoder(one[None]))[0]
-        close(row[: other.shape[0]], alone)
+        assert_close(row[: other.shape[0]], alone)
 
 
 # --- blocks ---
@@ -116,6 +116,6 @@ def test_blocks_by_steps_equal_the_blocks(masked: bool, kind: str, dtype: torch.
     target = torch.stack(sequences(4, 4, dtype=dtype))
     chosen = mask if masked else None
     encoded = encoder(source, mask=chosen)
-    close(encoder_block(encoder, source, mask=chosen), encoded)
+    assert_close(encoder_block(encoder, source, mask=chosen), encoded)
     expected = decoder(target, context=encoded, context_mask=chosen)
-    close(decoder_block(decoder, target, encoded, context_mask=chosen), expected)
+    assert_close(decoder_block(decoder, target, encoded, context_mask=chosen), expected)

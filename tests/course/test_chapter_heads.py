@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import torch
-from equality import DTYPES, FOUR_DECIMALS, close
+from equality import DTYPES, FOUR_DECIMALS, assert_close
 from torch import nn
 
 from jumok.course.chapters.heads import (
@@ -54,8 +54,8 @@ def test_stacked_heads_equal_one_split_layer(
     assert side_by_side.shape == (*batch, length, n_head * head_dim)
     expected = side_by_side if o_proj is None else o_proj(side_by_side)
     joined = join_heads(heads, o_proj)
-    close(joined(x, causal=causal), expected)
-    close(attend_by_heads(joined, x, causal=causal), expected)
+    assert_close(joined(x, causal=causal), expected)
+    assert_close(attend_by_heads(joined, x, causal=causal), expected)
 
 
 def test_joining_copies() -> None:
@@ -86,7 +86,7 @@ def test_head_by_head_equals_the_layer(
     torch.manual_seed(0)
     attention = MultiHeadAttention(7, 12, n_head, n_kv_head=n_kv_head, **options).double()
     x = torch.randn(*batch, 5, 7, dtype=torch.float64)
-    close(attend_by_heads(attention, x, causal=causal), attention(x, causal=causal))
+    assert_close(attend_by_heads(attention, x, causal=causal), attention(x, causal=causal))
 
 
 @DTYPES
@@ -97,7 +97,7 @@ def test_weights_of_each_head_are_those_of_the_seam(dtype: torch.dtype) -> None:
     q, k = split(attention.q_proj(x), 4), split(attention.k_proj(x), 2)
     expected = attention_weights(q, k, causal=True)
     for h in range(4):
-        close(head_weights(attention, h, x, causal=True), expected[:, h])
+        assert_close(head_weights(attention, h, x, causal=True), expected[:, h])
 
 
 @DTYPES
@@ -112,7 +112,7 @@ def test_a_mask_of_any_shape_reaches_its_head(shape: tuple[int, ...], dtype: tor
     mask[..., 0, :] = False  # also queries with nothing to attend to
     for causal in (False, True):
         expected = attention(x, context, mask=mask, causal=causal)
-        close(attend_by_heads(attention, x, context, mask=mask, causal=causal), expected)
+        assert_close(attend_by_heads(attention, x, context, mask=mask, causal=causal), expected)
 
 
 @pytest.mark.parametrize("g", [1, 2, 3, 6])
@@ -146,7 +146,7 @@ def test_the_output_projection_is_a_sum_over_heads(out_bias: bool, batch: tuple[
     assert parts.shape == (*batch, 3, 4, 5)
     total = parts.sum(dim=-3)
     assert attention.o_proj is not None
-    close(total if attention.o_proj.bias is None else total + attention.o_proj.bias, attention(x))
+    assert_close(total if attention.o_proj.bias is None else total + attention.o_proj.bias, attention(x))
 
 
 # --- published tables ---

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from equality import DTYPES, FOUR_DECIMALS, close
+from equality import DTYPES, FOUR_DECIMALS, assert_close
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -49,11 +49,11 @@ def test_all_ways_of_masking_are_the_seam(heads: int, t: int, s: int, dtype: tor
     q, k = torch.randn(2, heads, t, 3, dtype=dtype), torch.randn(2, heads, s, 3, dtype=dtype)
     scores, mask = scaled_scores(q, k), causal_mask(t, s)
     expected = attention_weights(q, k, causal=True)
-    close(masked_weights(scores, mask), expected)
+    assert_close(masked_weights(scores, mask), expected)
     full = mask.any(dim=-1)
     for way in (weights_masked_before, weights_masked_after):
         weights = way(scores, mask)
-        close(weights[..., full, :], expected[..., full, :])
+        assert_close(weights[..., full, :], expected[..., full, :])
         assert weights[..., ~full, :].isnan().all()
 
 
@@ -63,9 +63,9 @@ def test_all_ways_of_masking_are_the_seam(heads: int, t: int, s: int, dtype: tor
 def test_one_head_by_steps_equals_the_layer(bias: bool, shape: tuple[int, ...], dtype: torch.dtype) -> None:
     attention = one_head(shape[-1], dtype, qkv_bias=bias, project=bias)
     x = torch.randn(shape, dtype=dtype)
-    close(causal_attention_by_loop(attention, x), attention(x, causal=True))
+    assert_close(causal_attention_by_loop(attention, x), attention(x, causal=True))
     head = causal_weights(attention, x) @ attention.v_proj(x)
-    close(head if attention.o_proj is None else attention.o_proj(head), attention(x, causal=True))
+    assert_close(head if attention.o_proj is None else attention.o_proj(head), attention(x, causal=True))
 
 
 @DTYPES
@@ -76,7 +76,7 @@ def test_empty_rows_are_zero_and_a_nan_stays(dtype: torch.dtype) -> None:
     mask[0] = False
     weights = masked_weights(scores, mask)
     assert weights[0].tolist() == [0, 0, 0]
-    close(weights[1], torch.full((3,), 1 / 3, dtype=dtype))
+    assert_close(weights[1], torch.full((3,), 1 / 3, dtype=dtype))
     assert weights[2].isnan().all()
 
 
@@ -93,7 +93,7 @@ def test_drop_is_what_both_dropouts_do(rate: float, dtype: torch.dtype) -> None:
         torch.manual_seed(3)
         kept = dropout(torch.ones_like(weights)) != 0
         torch.manual_seed(3)
-        close(drop(weights, kept, rate), dropout(weights))
+        assert_close(drop(weights, kept, rate), dropout(weights))
         assert kept.any()
         assert not kept.all()
 
@@ -108,7 +108,7 @@ def test_a_layer_in_training_drops_weights(dtype: torch.dtype) -> None:
     out = attention(x, causal=True)
     torch.manual_seed(4)
     kept = attention.attend.dropout(torch.ones(2, 1, 6, 6)) != 0
-    close(out, drop(weights, kept[:, 0], 0.5) @ attention.v_proj(x))
+    assert_close(out, drop(weights, kept[:, 0], 0.5) @ attention.v_proj(x))
     assert not torch.allclose(out, attention.eval()(x, causal=True))
 
 
@@ -163,7 +163,7 @@ def test_tables_of_dropout(
     torch.manual_seed(123)
     of_weights = F.dropout(weights, 0.5)
     assert set(of_ones.unique().tolist()) == {0.0, 2.0}
-    close(drop(weights, of_ones != 0, 0.5), of_weights)
+    assert_close(drop(weights, of_ones != 0, 0.5), of_weights)
     # With the published choice of elements instead of this platform's:
     kept = numbers(published["dropout"]["of_ones"]) != 0
     expected = numbers(published["dropout"]["of_causal_weights"])

@@ -7,7 +7,7 @@ from functools import partial
 
 import pytest
 import torch
-from equality import DTYPES, close, random
+from equality import DTYPES, assert_close, random
 from torch import Tensor
 
 from jumok.config import GPTConfig
@@ -79,7 +79,7 @@ def test_embedding_is_what_the_first_block_gets(family: str, start: int, dtype: 
         handle = model.blocks[0].register_forward_pre_hook(lambda block, inputs: caught.append(inputs[0]))
         model(ids[:, start:], cache)
         handle.remove()
-        close(embed(ids[:, start:], model.token_embedding, model.position_embedding, start), caught[0])
+        assert_close(embed(ids[:, start:], model.token_embedding, model.position_embedding, start), caught[0])
 
 
 # --- rotary ---
@@ -91,8 +91,8 @@ def test_rotation_by_loop_and_by_complex_numbers(shape: tuple[int, ...], dtype: 
     x = random(*shape, dtype=dtype)
     cos, sin = rotary(shape[-2], shape[-1])
     expected = rotate(x, cos, sin)
-    close(rotate_by_loop(x, cos, sin), expected)
-    close(rotate_as_complex(x, cos, sin), expected)
+    assert_close(rotate_by_loop(x, cos, sin), expected)
+    assert_close(rotate_as_complex(x, cos, sin), expected)
     torch.testing.assert_close(expected.norm(dim=-1), x.norm(dim=-1), rtol=1e-5, atol=1e-5)
 
 
@@ -137,7 +137,9 @@ def test_attention_with_rotary_positions(
     ).to(dtype)
     x = random(*shape, dtype=dtype)
     cos, sin = rotary(shape[-2], 4)
-    close(attend_with_rotary(attention, x, cos, sin, causal=causal), attention(x, causal=causal, rotary=(cos, sin)))
+    assert_close(
+        attend_with_rotary(attention, x, cos, sin, causal=causal), attention(x, causal=causal, rotary=(cos, sin))
+    )
 
 
 @DTYPES
@@ -148,7 +150,7 @@ def test_whole_gpt_of_each_family(length: int, dtype: torch.dtype) -> None:
     x = embed(ids, classic.token_embedding, classic.position_embedding)
     for block in classic.blocks:
         x = run_block(block, x)
-    close(classic.head(apply_norm(classic.norm, x)), classic(ids))
+    assert_close(classic.head(apply_norm(classic.norm, x)), classic(ids))
 
     modern = tiny("modern", dtype)
     assert modern.cos is not None
@@ -157,4 +159,4 @@ def test_whole_gpt_of_each_family(length: int, dtype: torch.dtype) -> None:
     x = embed(ids, modern.token_embedding)
     for block in modern.blocks:
         x = run_block(block, x, partial(attend_with_rotary, block.attention, cos=cos, sin=sin, causal=True))
-    close(modern.head(apply_norm(modern.norm, x)), modern(ids))
+    assert_close(modern.head(apply_norm(modern.norm, x)), modern(ids))

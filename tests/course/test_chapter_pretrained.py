@@ -6,7 +6,7 @@ from importlib.util import find_spec
 
 import pytest
 import torch
-from equality import DTYPES, close
+from equality import DTYPES, assert_close
 from torch import nn
 from torch.nn import functional as F
 
@@ -61,12 +61,12 @@ def test_states_weights_and_values_are_those_of_production(dtype: torch.dtype, s
     ids = torch.randint(23, shape, generator=torch.Generator().manual_seed(0))
     states = lesson.layer_states(model, ids)
     assert states.shape == (4, *shape, 16)
-    close(states[-1], model(ids))
+    assert_close(states[-1], model(ids))
     seam = seam_of(model, ids)
     weights = torch.stack([attention_weights(q, k) for q, k, _ in seam])
-    close(lesson.layer_weights(model, ids), weights)
+    assert_close(lesson.layer_weights(model, ids), weights)
     lengths = torch.stack([v.norm(dim=-1) for _, _, v in seam])
-    close(lesson.value_lengths(model, ids), lengths)
+    assert_close(lesson.value_lengths(model, ids), lengths)
 
 
 @pytest.mark.slow

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from equality import DTYPES, close, random
+from equality import DTYPES, assert_close, random
 from torch import nn
 from torch.nn import functional as F
 from torch.utils.flop_counter import FlopCounterMode
@@ -53,7 +53,7 @@ def test_tiles_equal_the_production_seam(
     k, v = (random(batch, kv_heads, s, 6, dtype=dtype, seed=n) for n in (1, 2))
     expected = ScaledDotProductAttention()(q, k, v, causal=causal)
     found = speed.tiled_attention(q, k, v, size=size, causal=causal)
-    close(found, expected)
+    assert_close(found, expected)
 
 
 def test_scores_of_any_size_do_not_overflow():
@@ -109,7 +109,7 @@ def test_attention_step_by_step_equals_production(dtype: torch.dtype, length: in
     for angles in (None, tuple(part.to(dtype) for part in rotary(length, attention.head_dim))):
         expected = attention(x, causal=True, rotary=angles)
         found = speed.attend_step_by_step(attention, x, angles)
-        close(found, expected)
+        assert_close(found, expected)
 
 
 @DTYPES
@@ -120,7 +120,7 @@ def test_logits_with_a_cache_equal_those_without(dtype: torch.dtype, shape: dict
     model = tiny(dtype, **shape)
     ids = torch.randint(29, (3, 13), generator=torch.Generator().manual_seed(1))
     found = speed.logits_step_by_step(model, ids, sizes)
-    close(found, model(ids))
+    assert_close(found, model(ids))
 
 
 def test_step_by_step_leaves_the_mode_of_the_model_alone():

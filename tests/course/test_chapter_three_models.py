@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import torch
-from equality import DTYPES, close, random, randomise
+from equality import DTYPES, assert_close, random, randomise
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -79,7 +79,7 @@ def make_stack(dtype: torch.dtype, *, causal: bool, cross: bool, **changes: Any)
 @torch.no_grad()
 def test_a_gpt_by_hand_equals_the_production_model(dtype: torch.dtype, shape: dict[str, Any], batch: int, t: int):
     model, ids = tiny(dtype, **shape), some_ids(batch, t)
-    close(three_models.gpt_logits(model, ids), model(ids))
+    assert_close(three_models.gpt_logits(model, ids), model(ids))
 
 
 @DTYPES
@@ -94,7 +94,7 @@ def test_an_encoder_equals_production_blocks(dtype: torch.dtype, kind: dict[str,
         for block in blocks:
             expected = block(expected, mask=mask)
         found = three_models.encode(blocks, x, mask=mask)
-        close(found, expected)
+        assert_close(found, expected)
 
 
 @DTYPES
@@ -109,7 +109,7 @@ def test_a_decoder_equals_production_blocks(dtype: torch.dtype, kind: dict[str, 
         for block in blocks:
             expected = block(expected, context=encoded, context_mask=mask)
         found = three_models.decode(blocks, x, encoded, encoded_mask=mask)
-        close(found, expected)
+        assert_close(found, expected)
 
 
 @DTYPES
@@ -120,7 +120,7 @@ def test_a_bert_by_hand_equals_the_production_model(dtype: torch.dtype, t: int):
     model = BERT(config).eval()
     randomise(model, dtype)
     ids = some_ids(3, t)
-    close(three_models.bert_logits(model, ids), model.mlm_logits(model(ids)))
+    assert_close(three_models.bert_logits(model, ids), model.mlm_logits(model(ids)))
 
 
 @DTYPES
@@ -136,7 +136,7 @@ def test_an_encoder_decoder_by_hand_equals_the_production_model(dtype: torch.dty
     nn.init.normal_(model.output_bias)
     source, target = some_ids(2, s), some_ids(2, t)
     found = three_models.encoder_decoder_logits(model, source, target)
-    close(found, model(source, target))
+    assert_close(found, model(source, target))
 
 
 # --- who looks at whom ------------------------------------------------------------------------------------------------
@@ -178,7 +178,7 @@ def test_the_loss_is_cross_entropy_over_what_counts(dtype: torch.dtype):
     logits, targets = random(2, 5, 23, dtype=dtype) * 3, some_ids(2, 5)
     targets[0, 1:4] = three_models.NO_TARGET
     expected = F.cross_entropy(logits.flatten(0, 1), targets.flatten(), ignore_index=-100)
-    close(three_models.mean_loss(logits, targets), expected)
+    assert_close(three_models.mean_loss(logits, targets), expected)
 
 
 # --- how many numbers -------------------------------------------------------------------------------------------------

@@ -29,10 +29,10 @@ from jumok.course.ladder import run as ladder_module
 from jumok.course.ladder.picture import draw_ladder
 from jumok.course.ladder.results import LadderRecord, Point, RungResult, TextFacts
 from jumok.course.ladder.run import Ladder, LadderEvent, LadderFinished, RungFinished, RungStarted, default_folder
-from jumok.course.ladder.rungs import PARTS, RUNGS, LadderConfig, say
+from jumok.course.ladder.rungs import PARTS, RUNGS, TEXTS, LadderConfig, say
 from jumok.course.ladder.verdicts import verdict
 from jumok.course.pages.chapter import Code, Picture, check, ladder_page
-from jumok.course.words import LANGUAGES, Language
+from jumok.course.words import LANGUAGES, Language, words_in
 from jumok.errors import ConfigError, JumokError, ResumeError, RunError, TextError
 from jumok.interop.huggingface.convert import to_hf
 from jumok.runs.events import Finish, Notice, Save, Step
@@ -470,7 +470,8 @@ def made_up(**figures: float) -> LadderRecord:
 def test_the_reason_goes_with_the_sign(language: Language, slug: str) -> None:
     """Whatever was measured, that is what is explained."""
     rung = RUNGS[SLUGS.index(slug)]
-    helps, hurts = (rung.reason(gain).said(language) for gain in (1, -1))
+    texts = words_in(TEXTS, "rung", slug)
+    helps, hurts = (texts[key].said(language) for key in ("helps", "hurts"))
     key = slug.replace("-", "_")
     said = {figure: verdict(made_up(**{key: figure}), rung, language) for figure in (2.5, 2.995, 3.005, 3.5)}
     assert helps in said[2.5]

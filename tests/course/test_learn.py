@@ -654,6 +654,9 @@ def test_the_page_of_a_chapter_needs_nothing_but_itself(language: Language, tmp_
                 assert part.shown.rstrip() in text
             elif isinstance(part, Picture):
                 assert escape(part.title) in page
+            elif isinstance(part, Prose):
+                headings = re.findall(r"^##+ ([^`*\[\n]+)$", part.text, re.MULTILINE)
+                assert all(f">{escape(heading, quote=False)}</h" in page for heading in headings)
             elif isinstance(part, Question):
                 assert f"<summary>{part.question}</summary>" in page
         pieces = re.findall(r'data-piece="(\w+)"', page)
