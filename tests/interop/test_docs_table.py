@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 
+from foreign_tokenizers import llama, word_piece
 from jumok.config import BERTConfig, EncoderDecoderConfig, GPTConfig, GPTVariantConfig, ModelConfig, RungConfig
 from jumok.config.features import LLAMA_CPP, ONNX, PAGE, TRANSFORMERS, implements
 from jumok.errors import JumokError
@@ -21,7 +22,6 @@ from jumok.models.special_ids import SPECIAL_TOKENS
 from jumok.tokenizers import Tokenizer, train_tokenizer
 from jumok.view.model_page import ModelPage
 from tokenizers import Tokenizer as HFTokenizer
-from tokenizers import decoders, models, normalizers, pre_tokenizers, trainers
 
 transformers = pytest.importorskip("transformers", reason="transformers is not installed")
 gguf = pytest.importorskip("gguf", reason="the package gguf is not installed")
@@ -46,27 +46,6 @@ TABLE = cells("interop.md")
 
 
 # --- one model for each row -------------------------------------------------------------------------------------------
-
-
-def wordpiece() -> Tokenizer:
-    pipeline = HFTokenizer(models.WordPiece(unk_token="[UNK]"))
-    pipeline.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    pipeline.decoder = decoders.WordPiece()
-    pipeline.train_from_iterator([TEXT], trainers.WordPieceTrainer(vocab_size=90, special_tokens=["[UNK]"]))
-    return Tokenizer(pipeline)
-
-
-def sentencepiece() -> Tokenizer:
-    """As Llama 2: a space is U+2581, and other characters are bytes."""
-    pieces = ["<unk>", *(f"<0x{i:02X}>" for i in range(256)), "▁", "나", "는", "▁나", "▁나는"]
-    merges = [("▁", "나"), ("▁나", "는")]
-    vocab = {piece: i for i, piece in enumerate(pieces)}
-    pipeline = HFTokenizer(models.BPE(vocab, merges, unk_token="<unk>", byte_fallback=True, fuse_unk=True))
-    pipeline.normalizer = normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")])
-    pipeline.decoder = decoders.Sequence(
-        [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0)]
-    )
-    return Tokenizer(pipeline)
 
 
 def ours(kind: str = "char") -> Tokenizer:
@@ -99,8 +78,8 @@ ROWS: dict[str, tuple[type[ModelConfig], dict[str, Any], Callable[[], Tokenizer]
     "tokenizer `char`": (GPTConfig, {}, ours),
     "tokenizer `jamo`": (GPTConfig, {}, lambda: ours("jamo")),
     "tokenizer `bpe`": (GPTConfig, {}, lambda: ours("bpe")),
-    "tokenizer WordPiece": (GPTConfig, {}, wordpiece),
-    "tokenizer of SentencePiece (BPE)": (GPTConfig, {}, sentencepiece),
+    "tokenizer WordPiece": (GPTConfig, {}, lambda: Tokenizer(word_piece())),
+    "tokenizer of SentencePiece (BPE)": (GPTConfig, {}, lambda: Tokenizer(llama())),
 }
 
 

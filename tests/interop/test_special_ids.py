@@ -133,12 +133,6 @@ def test_a_model_of_jumok_goes_on(tmp_path: Path) -> None:
     assert settings(tmp_path / "hf", "generation_config.json")["eos_token_id"] is None
 
 
-@pytest.mark.parametrize("ids", [{"bos_id": 99}, {"eos_ids": (3, 99)}, {"eos_ids": (-1,)}, {"eos_ids": ("a",)}])
-def test_ids_that_the_model_does_not_have(ids: Any) -> None:
-    with pytest.raises(ConfigError, match=r"bos_id|eos_ids"):
-        GPTConfig(vocab_size=10, n_layer=1, n_head=1, n_embd=4, **ids)
-
-
 @pytest.mark.parametrize("prompt", [5, None, b"a", ["a", 5]])
 def test_a_prompt_is_text(prompt: Any) -> None:
     """`jumok.generate(model, 5)` ended with a TypeError that named no argument."""

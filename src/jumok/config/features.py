@@ -113,12 +113,12 @@ STOCK: dict[str, Only] = {
     },
 }
 _SCALING: Only = {"rope_scaling": (None, "linear", "dynamic")}
-_LLAMA = STOCK["Llama"] | {"rope_scaling": (None, "linear", "dynamic", "llama3")}
+_LLAMA_SCALING: Only = {"rope_scaling": (None, "linear", "dynamic", "llama3")}
 ARCHITECTURES: dict[str, dict[str, Only]] = {
     TRANSFORMERS: STOCK,
     LLAMA_CPP: {
-        "Llama": _LLAMA,
-        "Mistral": _LLAMA,
+        "Llama": STOCK["Llama"] | _LLAMA_SCALING,
+        "Mistral": STOCK["Mistral"] | _LLAMA_SCALING,
         "Qwen2": STOCK["Qwen2"] | _SCALING,
         "Qwen3": STOCK["Qwen3"] | _SCALING | {"biases": ("none",)},
         # It computes gelu_tanh for gelu, which differs by 0.0005 at most.

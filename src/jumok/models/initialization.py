@@ -19,16 +19,16 @@ from torch import Tensor
 from jumok.nn.attention import MultiHeadAttention
 from jumok.nn.positions import SHARP, looking_back
 
-SHARE = 0.75  # of the heads of the first causal block that are initialised this way
+LOOKING_SHARE = 0.75  # of the heads of the first causal block that are initialised this way
 # For rotary positions: the size of the constant column of the embeddings relative to the others, and the size of the
 # constant part of a query or key relative to the part that depends on the token.
-COMMON = 4.0
-OVER_TOKENS = 3.0
+CONSTANT_COLUMN_SCALE = 4.0
+CONSTANT_PART_SCALE = 3.0
 # For learned positions: the number of column pairs with angles, their size relative to the other columns, and the
 # largest score, which gives one position about half of the attention weight.
-PAIRS = 16
-LOUD = 4.0
-PEAK = 8.0
+ANGLE_PAIRS = 16
+POSITION_SCALE = 4.0
+MAX_SCORE = 8.0
 
 
 @torch.no_grad()
@@ -44,15 +44,15 @@ def look_back_by_rotation(embedding: Tensor, layers: Sequence[MultiHeadAttention
         layers: the attention layers of all blocks, in order; modified in place.
         base: see `rotary`.
     """
-    embedding[:, 0] = COMMON * embedding.square().mean().sqrt()
+    embedding[:, 0] = CONSTANT_COLUMN_SCALE * embedding.square().mean().sqrt()
     for number, attention in enumerate(layers):
         heads, groups, width = attention.n_head, attention.n_kv_head, attention.head_dim
         queries = attention.q_proj.weight.unflatten(0, (heads, width))  # (H, D, C)
         keys = attention.k_proj.weight.unflatten(0, (groups, width))  # (G, D, C)
-        for head in range(round(SHARE * heads * (1 - number / len(layers)))):
+        for head in range(round(LOOKING_SHARE * heads * (1 - number / len(layers)))):
             query, key = looking_back(1 + head, width, base=base)
-            queries[head, :, 0] = OVER_TOKENS * query / COMMON
-            keys[head * groups // heads, :, 0] = OVER_TOKENS * key / COMMON
+            queries[head, :, 0] = CONSTANT_PART_SCALE * query / CONSTANT_COLUMN_SCALE
+            keys[head * groups // heads, :, 0] = CONSTANT_PART_SCALE * key / CONSTANT_COLUMN_SCALE
 
 
 @torch.no_grad()
@@ -72,19 +72,19 @@ def look_around_by_positions(
         causal: whether the block is causal.
     """
     width, heads = attention.head_dim, attention.n_head
-    pairs = min(PAIRS, width // 2, table.shape[1] // 4)
+    pairs = min(ANGLE_PAIRS, width // 2, table.shape[1] // 4)
     if not pairs:
         return
-    size = LOUD * table.square().mean().sqrt()
+    size = POSITION_SCALE * table.square().mean().sqrt()
     device = table.device  # explicit, because some libraries change the default device
     turns = SHARP ** (torch.arange(pairs, device=device) / max(1, pairs - 1))  # (P,), radians per token
     angles = torch.outer(torch.arange(len(table), device=device), turns)  # (T, P)
     table[:, : 2 * pairs] = size * 2**0.5 * torch.cat((angles.cos(), angles.sin()), dim=1)
-    loudness = table[:, 0].square().mean() * 2 / (beside + table.square().mean())  # of a pair, after the norm
-    gain = (PEAK * width**0.5 / (pairs * loudness)).sqrt()
+    pair_size = table[:, 0].square().mean() * 2 / (beside + table.square().mean())  # of a pair, after the norm
+    gain = (MAX_SCORE * width**0.5 / (pairs * pair_size)).sqrt()
     queries = attention.q_proj.weight.unflatten(0, (heads, width))  # (H, D, C)
     keys = attention.k_proj.weight.unflatten(0, (heads, width))  # (H, D, C)
-    for head in range(round(SHARE * heads) if causal else heads):
+    for head in range(round(LOOKING_SHARE * heads) if causal else heads):
         distance = 1 + head if causal else (1 + head // 2) * (-1) ** head
         cos, sin = (torch.diag(f(distance * turns)) for f in (torch.cos, torch.sin))  # (P, P) each
         turned = torch.cat((torch.cat((cos, sin), dim=1), torch.cat((-sin, cos), dim=1)))  # (2P, 2P)

@@ -12,19 +12,11 @@ its batch dimension, as (T, C).
 default initialisation. It draws no other random numbers. This is guaranteed, because tables printed in books after
 `torch.manual_seed(n)` depend on it. A model applies its own initialisation afterwards.
 
-The following calls, directly after setting the seed, reproduce such tables. Variants that no model uses are in
-`jumok.course.chapters`::
-
-    three nn.Linear, one head     MultiHeadAttention(d_in, d_out, 1, project=False)(x, causal=True)
-    three torch.rand matrices     projections.step_by_step(projections.layer_of(w_query, w_key, w_value), x)
-    single heads side by side     heads.concatenate_heads(heads.make_heads(d_in, D, H), x, causal=True)
-    the same, then a projection   singles = heads.make_heads(d_in, D, H); o = nn.Linear(H * D, d_out)
-                                  heads.join_heads(singles, o)(x, causal=True)
-    one projection, split         MultiHeadAttention(d_in, d_out, H)(x, causal=True)
-
-Omit causal=True for a table without a mask, and set qkv_bias and out_bias as in the table. `jumok.nn.layers.Dropout`
-draws other random numbers than PyTorch on CPUs, so for a table with dropout call torch.nn.functional.dropout(weights,
-rate) with the weights of `attention_weights` or `masking.causal_weights`.
+For such a table call the layer directly after setting the seed: with project=False and one head for three `nn.Linear`,
+with n_head heads for one projection that is split. Omit causal=True for a table without a mask, and set qkv_bias and
+out_bias as in the table. Chapters 3 and 5 of the course have the other variants. `jumok.nn.layers.Dropout` draws other
+random numbers than PyTorch on CPUs, so for a table with dropout call torch.nn.functional.dropout(weights, rate) with
+the weights of `attention_weights`.
 
 Source: "Attention Is All You Need", https://arxiv.org/abs/1706.03762, section 3.2; grouped-query heads:
 https://arxiv.org/abs/2305.13245; norms on q and k: https://arxiv.org/abs/2010.04245.
