@@ -134,6 +134,7 @@ def test_json_on_standard_input(monkeypatch: pytest.MonkeyPatch, form: str) -> N
         (dumped(ROWS * 50)[:-40], r"line 1: not JSON: .*; repair the file, or copy it again"),
         (dumped(ROWS * 50, indent=1)[:-40], r"line \d\d\d: not JSON"),
         (dumped(ROWS * 50)[:-1] + ",]", "not JSON"),
+        (dumped(ROWS * 50)[:-1] + ",", "not JSON"),
         (dumped(KORQUAD)[:-5], "not JSON"),
         ("\n".join([LINES] * 9 + ["{broken"] + [LINES] * 3), r"line 19: not JSON"),
         ("\n".join([LINES] * 9)[:-9], r"line 18: not JSON"),
