@@ -97,13 +97,6 @@ def test_imports_go_down() -> None:
 
 # --- circles ---
 
-# Files that import each other, which is to be mended: a circle may shrink, and none may be added.
-KNOWN_CIRCLES = (
-    {"jumok/training/sharding.py", "jumok/training/state.py"},
-    {"jumok/interop/onnx/__init__.py", "jumok/interop/onnx/write.py"},
-    {"fuzz.py", "fuzz_server.py", "fuzz_targets.py"},
-)
-
 
 def imported_files(path: Path, root: Path = ROOT / "src") -> set[str]:
     """Return the names, relative to the root, of the files that a file imports anywhere, without jumok/__init__.py."""
@@ -146,7 +139,7 @@ def circles(root: Path) -> list[set[str]]:
 @pytest.mark.parametrize("root", ["src", "bench"])
 def test_no_files_import_each_other(root: str) -> None:
     """Also inside a room, and by imports inside functions."""
-    assert [sorted(group) for group in circles(ROOT / root) if not any(group <= known for known in KNOWN_CIRCLES)] == []
+    assert [sorted(group) for group in circles(ROOT / root)] == []
 
 
 def test_a_circle_is_found(tmp_path: Path) -> None:

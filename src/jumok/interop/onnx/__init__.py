@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from jumok.errors import JumokError
 from jumok.models import Model
 
-if TYPE_CHECKING:
-    from jumok.interop.onnx.write import Written
-
 DATA, TOKENIZER = ".data", ".tokenizer.json"
 LARGEST_FILE = 2_000_000_000  # bytes; protobuf allows 2 GiB for one message
+
+
+@dataclass(frozen=True)
+class Written:
+    """The files that were written, the model first, and their bytes."""
+
+    paths: tuple[Path, ...]
+    bytes: int
 
 
 def to_onnx(model: Model, path: str | os.PathLike[str], *, largest_file: int = LARGEST_FILE) -> Written:
@@ -45,7 +50,9 @@ def to_onnx(model: Model, path: str | os.PathLike[str], *, largest_file: int = L
         )
     from jumok.interop.onnx.write import write
 
-    return write(model, path, largest_file=largest_file)
+    target = Path(path)
+    paths = write(model, target, *beside(target), largest_file=largest_file)
+    return Written(paths, sum(one.stat().st_size for one in paths))
 
 
 def beside(path: Path) -> tuple[Path, Path]:
@@ -53,4 +60,4 @@ def beside(path: Path) -> tuple[Path, Path]:
     return Path(f"{path}{DATA}"), path.with_suffix(TOKENIZER)
 
 
-__all__ = ["beside", "to_onnx"]
+__all__ = ["Written", "beside", "to_onnx"]

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 from contextlib import ExitStack
-from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 
@@ -13,7 +11,6 @@ from jumok.config.features import ONNX, kind_of, require
 from jumok.errors import RunError
 from jumok.files import atomic_path, space, write_atomic
 from jumok.interop.huggingface.tokenizer import tokenizer_json
-from jumok.interop.onnx import beside
 from jumok.interop.onnx.graph import Graph
 from jumok.interop.onnx.models import bert, language_model, text_classifier
 from jumok.models import Model
@@ -23,20 +20,10 @@ from jumok.models.gpt import GPT
 FLOAT32 = 4  # bytes
 
 
-@dataclass(frozen=True)
-class Written:
-    """The files that were written, the model first, and their bytes."""
-
-    paths: tuple[Path, ...]
-    bytes: int
-
-
-def write(model: Model, path: str | os.PathLike[str], *, largest_file: int) -> Written:
-    """Write a model; see `jumok.interop.onnx.to_onnx`."""
-    target = Path(path)
+def write(model: Model, target: Path, data_path: Path, tokenizer_path: Path, *, largest_file: int) -> tuple[Path, ...]:
+    """Write a model, and return the files that were written; see `jumok.interop.onnx.to_onnx`."""
     require(model.config, ONNX)
     size = FLOAT32 * sum(parameter.numel() for parameter in model.parameters())  # a shared one once
-    data_path, tokenizer_path = beside(target)
     paths = [target]
     try:
         with ExitStack() as files:
@@ -54,7 +41,7 @@ def write(model: Model, path: str | os.PathLike[str], *, largest_file: int) -> W
         if model.tokenizer is not None:
             write_atomic(tokenizer_path, tokenizer_json(model.tokenizer, model.config))
             paths.append(tokenizer_path)
-        return Written(tuple(paths), sum(one.stat().st_size for one in paths))
+        return tuple(paths)
     except OSError as error:
         room = space(target, needed=size)
         reason = error.strerror or error
