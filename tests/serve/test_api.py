@@ -35,8 +35,6 @@ from jumok.models.gpt import GPT
 from jumok.serve.app import create_app
 from jumok.serve.chat import transcript
 from jumok.serve.errors import APIError
-from jumok.serve.metrics import Metrics
-from jumok.serve.middleware import limited
 from jumok.serve.run_folders import RunFolders
 from jumok.serve.schemas import Message
 from jumok.serve.served_models import Models
@@ -643,19 +641,6 @@ def test_other_paths_and_methods(address: str) -> None:
         assert answer.headers["allow"] == "POST"
         assert http.get("/healthz").json() == {"status": "ok"}
         assert 'jumok_tokens_written_total{model="char"}' in http.get("/metrics").text
-
-
-@pytest.mark.parametrize("path", ["/docs", "/redoc"])
-@pytest.mark.parametrize(("language", "word"), [("en-US", "offline"), ("ko-KR,ko;q=0.9", "오프라인")])
-def test_the_server_says_why_the_pages_of_fastapi_are_not_there(
-    models: Models, path: str, language: str, word: str
-) -> None:
-    """They load scripts from a CDN, so they are switched off; "there is no GET /docs" did not say that."""
-    with serving(limited(create_app(models, SETTINGS), SETTINGS, Metrics())) as address:
-        answer = httpx2.get(address + path, headers={"Accept-Language": language})
-        assert answer.status_code == 404
-        assert word in answer.json()["error"]["message"]
-        assert "/openapi.json" in answer.json()["error"]["message"]
 
 
 def test_the_schema_says_what_the_server_does(address: str) -> None:

@@ -1,4 +1,4 @@
-"""The application: its routes."""
+"""The application of a server and its routes."""
 
 from __future__ import annotations
 
@@ -10,12 +10,11 @@ from typing import Any, TypeVar
 from fastapi import APIRouter, FastAPI, Request
 from fastapi.responses import PlainTextResponse, Response
 
-from jumok.messages import tr
-from jumok.serve import chat, completions, embeddings, task_endpoints
+from jumok.serve import chat, completions, task_endpoints
 from jumok.serve.desk.routes import desk_routes
-from jumok.serve.errors import APIError, add_handlers
+from jumok.serve.errors import add_handlers
 from jumok.serve.metrics import CONTENT_TYPE, Metrics
-from jumok.serve.middleware import DOCS, OWN, language_of
+from jumok.serve.middleware import OWN, language_of
 from jumok.serve.page import page_endpoint
 from jumok.serve.replies import CancellableResponse, Reply, Threads, to_json
 from jumok.serve.run_folders import RunFolders
@@ -46,7 +45,7 @@ STREAM: dict[int | str, dict[str, Any]] = {200: {"content": {"application/json":
 def create_app(
     models: Models, settings: ServeSettings, metrics: Metrics | None = None, folders: RunFolders | None = None
 ) -> FastAPI:
-    """The application of a server: the endpoints, without the limits of `jumok.serve.middleware`.
+    """Return the application of a server: the endpoints, without the limits of `jumok.serve.middleware`.
 
     Args:
         models: stays with the caller, who closes it. metrics: None: new ones.
@@ -73,8 +72,6 @@ def create_app(
     ):
         router.add_api_route(path, read_endpoint, methods=["POST"], response_model=None)
     app.include_router(router)
-    for path in DOCS:
-        app.add_api_route(path, no_docs, methods=["GET"], response_model=None, include_in_schema=False)
     if folders is not None:
         own = APIRouter(prefix=OWN.rstrip("/"))  # serves the page of this version
         own.add_api_route("/view", api.view, methods=["POST"], response_model=None)
@@ -88,19 +85,6 @@ def create_app(
     return app
 
 
-async def no_docs(request: Request) -> Response:
-    """Say why there is no page of FastAPI."""
-    raise APIError(
-        tr(
-            "there is no page {path}: that of FastAPI loads its scripts from another server, and this one works "
-            "offline. GET /openapi.json describes every endpoint, and the page on serving in jumok's documentation has "
-            "an example of each.",
-            path=request.url.path,
-        ),
-        status=404,
-    )
-
-
 class Endpoints:
     """The endpoints of a server. Models write in the threads of their services; all else is one call at a time."""
 
@@ -110,20 +94,20 @@ class Endpoints:
         self._alone = Threads(1, max(1, settings.waiting))
 
     async def list_models(self) -> Response:
-        """All models, loaded or not."""
+        """List all models, loaded or not."""
         found = await self._prompts.run(lambda: [self._about(name) for name in self._models.names()])
         return _json(to_json({"object": "list", "data": found}))
 
     async def one_model(self, name: str) -> Response:
-        """A model."""
+        """Describe a model."""
         return _json(to_json(self._about(name)))
 
     async def health(self) -> Response:
-        """Whether the server answers."""
+        """Tell that the server answers."""
         return _json('{"status":"ok"}')
 
     async def figures(self) -> Response:
-        """Figures for Prometheus."""
+        """Return the figures for Prometheus."""
         return PlainTextResponse(self._metrics.text(), media_type=CONTENT_TYPE)
 
     async def complete(self, body: CompletionBody) -> Response:
@@ -157,39 +141,39 @@ class Endpoints:
         return CancellableResponse(make, self._settings.timeout)
 
     async def embed(self, body: EmbeddingBody) -> Response:
-        """Texts as vectors."""
-        return self._read(embeddings.embeddings, body)
+        """Return the vector of each text."""
+        return self._read(task_endpoints.embed, body)
 
     async def classify(self, body: ClassifyBody) -> Response:
-        """The class of each text."""
+        """Return the class of each text."""
         return self._read(task_endpoints.classify, body)
 
     async def fill_mask(self, body: FillMaskBody) -> Response:
-        """What stands at each mask of a text."""
+        """Fill the masks of a text."""
         return self._read(task_endpoints.fill, body)
 
     async def tokenize(self, body: TokenizeBody) -> Response:
-        """The ids of a text."""
+        """Return the ids of a text."""
         return self._read(task_endpoints.tokenize, body)
 
     async def attention(self, body: AttentionBody) -> Response:
-        """A trace of what a model computes on a text."""
+        """Return a trace of what a model computes on a text."""
         return self._read(task_endpoints.attention, body)
 
     async def view(self, body: PageBody, request: Request) -> Response:
-        """The page of the viewer for a text."""
+        """Return the page of the viewer for a text."""
         language = language_of(request.scope)
         return self._read(partial(task_endpoints.view_page, language=language), body, HTML)
 
     async def share(self, body: Body, request: Request) -> Response:
-        """A page that holds the model."""
+        """Return a page that holds the model."""
         language = language_of(request.scope)
         return self._read(partial(task_endpoints.share_page, language=language), body, HTML)
 
     def _read(
         self, function: Callable[[Served, B, ServeSettings], str], body: B, media_type: bytes = b"application/json"
     ) -> Response:
-        """The response of a function that runs a model once."""
+        """Return the response of a function that runs a model once."""
 
         async def make(reply: Reply) -> None:
             async with self._models.get(body.model) as served:

@@ -26,7 +26,6 @@ from jumok.serve.settings import ServeSettings, is_local
 
 OPEN = {("GET", "/healthz"), ("GET", "/"), ("HEAD", "/")}  # need no key; the page asks for it
 OWN = "/v1/jumok/"  # begins the paths that only the server's own page may use from a browser
-DOCS = ("/docs", "/redoc")  # of FastAPI, which a person looks for in a browser
 UPLOADS = "/v1/jumok/uploads"  # whose body the application reads piece by piece
 LONGEST_PATH = 200  # characters of a path in the log
 CLOSE = {"Connection": "close"}  # so that the rest of a body is not waited for
@@ -96,7 +95,7 @@ class AccessLog:
 
 def language_of(scope: Scope) -> Language:
     """Return the language of messages: English for programs, that of the reader for the server's own page."""
-    is_read = scope["path"].startswith((OWN, *DOCS))
+    is_read = scope["path"].startswith(OWN)
     wanted = Headers(scope=scope).get("accept-language", "") if is_read else ""
     return "ko" if wanted.lower().startswith("ko") else "en"
 

@@ -7,7 +7,7 @@ import logging
 import os
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
@@ -34,6 +34,8 @@ from jumok.serve.settings import ServeSettings
 from jumok.text.hangul import nfc
 
 RETRY_SECONDS = 60.0  # after which files that could not be loaded are tried again: a network folder may have failed
+
+LOGS = ("metrics.jsonl", "samples.txt", "loss.png")  # of a run folder; they grow while it is trained
 
 logger = logging.getLogger("jumok.serve")
 
@@ -80,7 +82,6 @@ class _Run:
     Fields:
         files: identity, size and time of the files that are loaded. waiting: of those that could not be, because
             memory was short or they are damaged. until: when these are tried again (`time.monotonic`).
-        foreign: whether it is a folder of transformers.
         wanted: requests that wait until it is loaded. used: when the last request ended.
     """
 
@@ -88,38 +89,23 @@ class _Run:
     folder: Path
     served: Served | None = None
     files: tuple[object, ...] = ()
-    waiting: tuple[object, ...] = ()
+    waiting: tuple[object, ...] | None = None
     until: float = 0.0
-    foreign: bool = False
     wanted: int = 0
     used: float = field(default_factory=time.monotonic)
 
     def identity(self) -> tuple[object, ...]:
-        """What changes when a file is replaced; a missing file is None.
-
-        Of a folder of transformers each file counts: its tensors may be in several, and its tokenizer in many forms.
-        """
-        names: Sequence[str] = MODEL_FILES
-        if self.foreign:
-            with suppress(OSError):
-                names = sorted(os.listdir(self.folder))
+        """Return what changes when a file of the model is replaced; of what a training only appends to, nothing."""
         found: list[object] = []
-        for name in names:
-            try:
-                status = (self.folder / name).stat()
-            except OSError:
-                found.append(None)
-            else:
-                found.append((name, status.st_ino, status.st_size, status.st_mtime_ns))
+        with suppress(OSError), os.scandir(self.folder) as entries:
+            for entry in sorted(entries, key=lambda entry: entry.name):
+                if entry.name not in LOGS and entry.is_file():
+                    status = entry.stat()
+                    found.append((entry.name, status.st_ino, status.st_size, status.st_mtime_ns))
         return tuple(found)
 
-    def look(self) -> tuple[object, ...]:
-        """Return the identity, also if the folder has become one of another format."""
-        self.foreign = is_hf(self.folder)
-        return self.identity()
-
     def is_due(self) -> bool:
-        """Whether it is to be loaded: for the first time, or because its files changed."""
+        """Return True if it must be loaded: for the first time, or because its files changed."""
         if self.served is None:
             return True
         files = self.identity()
@@ -255,7 +241,7 @@ class Models:
         """Load a run unless it is loaded and unchanged. In the thread of the loader."""
         if not run.is_due():  # another request was faster
             return
-        files = run.look()
+        files = run.identity()
         try:
             self._read(run)
         except Overloaded:
@@ -279,7 +265,7 @@ class Models:
             run.waiting, run.until = files, time.monotonic() + RETRY_SECONDS
 
     def _read(self, run: _Run) -> None:
-        files = run.look()
+        files = run.identity()
         size = self._make_room(run)
         model = load(run.folder, self._device, verify=self._settings.verify)
         writes = isinstance(model, GPT | EncoderDecoder) and task_of(model.config) in ("lm", "seq2seq")
@@ -293,7 +279,7 @@ class Models:
             size=size,
         )
         with self._lock:
-            old, run.served, run.files, run.waiting = run.served, served, files, ()
+            old, run.served, run.files, run.waiting = run.served, served, files, None
             in_use = old is not None and old.leases > 0
             if old is not None and in_use:
                 self._replaced.append(old)
@@ -370,7 +356,7 @@ class Models:
         if run.served is None or run.served.size < least:
             return False
         _require_run(run.folder)
-        if not run.foreign:
+        if not is_hf(run.folder):
             read_verified(run.folder, verify=self._settings.verify)
         with self._lock:
             if run.served.leases:

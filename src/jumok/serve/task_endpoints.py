@@ -1,21 +1,27 @@
-"""The endpoints beside those of OpenAI: classify, fill-mask, tokenize, attention; and the pages that show a model.
+"""The endpoints that run a model once: embeddings, classes, masks, tokens, attention; and pages that show a model.
 
 Each function returns the JSON or HTML of a response, for a worker thread. It raises JumokError or APIError.
 """
 
 from __future__ import annotations
 
+import base64
 import copy
 from itertools import chain
 from typing import Any
 
+import numpy as np
+from torch.nn import functional as F
+
 from jumok.inference.classify import predict_whole
+from jumok.inference.embed import embed_ids
 from jumok.inference.fill_mask import fill_mask, mask_token, require_masked_model
 from jumok.models.checks import require_tokenizer
 from jumok.models.encoder_decoder import EncoderDecoder
+from jumok.serve.completions import require_known
 from jumok.serve.errors import APIError
 from jumok.serve.replies import to_json
-from jumok.serve.schemas import AttentionBody, Body, ClassifyBody, FillMaskBody, PageBody, TokenizeBody
+from jumok.serve.schemas import AttentionBody, Body, ClassifyBody, EmbeddingBody, FillMaskBody, PageBody, TokenizeBody
 from jumok.serve.served_models import Served
 from jumok.serve.settings import ServeSettings
 from jumok.serve.text_responses import TokenNames, require_short
@@ -25,6 +31,36 @@ from jumok.view.page import page_of
 from jumok.view.trace import Trace, trace
 
 MOST_MASKS = 100  # each is a pass of the model
+
+
+def embed(served: Served, body: EmbeddingBody, settings: ServeSettings) -> str:
+    """Return the vector of each text, the mean of the model's last hidden states.
+
+    Clients take the product of two vectors for their cosine, so the vectors have length 1, as those of OpenAI.
+    """
+    tokenizer = require_tokenizer(served.model)
+    texts = []
+    for given in body.input:
+        require_short("input", len(given), settings)
+        if isinstance(given, str):
+            texts.append(tokenizer.encode(given))
+        else:
+            require_known(given, tokenizer, "input")
+            texts.append(np.array(given, np.int64))
+    vectors = F.normalize(embed_ids(served.model, texts), dim=1).numpy().astype("<f4")  # (N, C)
+    found = [
+        base64.b64encode(vector.tobytes()).decode() if body.encoding_format == "base64" else vector.tolist()
+        for vector in vectors
+    ]
+    tokens = sum(map(len, texts))
+    return to_json(
+        {
+            "object": "list",
+            "data": [{"object": "embedding", "index": i, "embedding": one} for i, one in enumerate(found)],
+            "model": served.name,
+            "usage": {"prompt_tokens": tokens, "total_tokens": tokens},
+        }
+    )
 
 
 def classify(served: Served, body: ClassifyBody, settings: ServeSettings) -> str:

@@ -37,7 +37,7 @@ def desk_routes(folders: RunFolders, settings: ServeSettings) -> APIRouter:
     gets: dict[str, Endpoint] = {"/desk": desk.about, "/runs": desk.runs, "/run": desk.run}
     for path, get in gets.items():
         router.add_api_route(path, get, methods=["GET"], response_model=None)
-    if desk.training is not None:
+    if desk.writes:
         posts: dict[str, Endpoint] = {"/runs/start": desk.start, "/runs/resume": desk.resume, "/runs/stop": desk.stop}
         for path, post in {**posts, UPLOADS.removeprefix(OWN.rstrip("/")): desk.upload}.items():
             router.add_api_route(path, post, methods=["POST"], response_model=None)
@@ -48,23 +48,22 @@ class Desk:
     """The endpoints of the desk.
 
     Attributes:
-        training: starts trainings and takes texts; None where clients may not.
+        writes: whether clients may start trainings and send texts.
     """
 
     def __init__(self, folders: RunFolders, settings: ServeSettings) -> None:
         self._folders, self._settings = folders, settings
         self._summaries = Summaries()
         self._threads = Threads(READERS, max(1, settings.waiting))
-        self.training: Training | None = None
-        if folders.root is not None and settings.may_write:
-            self.training = Training(folders.root, folders, settings.max_upload)
+        self.writes = folders.root is not None and settings.may_write
+        self._training = Training(folders, settings.max_upload)
 
     async def about(self) -> Response:
-        """What this server lets a page do."""
+        """Tell what this server lets a page do."""
         return _json(
             {
                 "version": __version__,
-                "writes": self.training is not None,
+                "writes": self.writes,
                 "shares": self._settings.share,
                 "most_upload": self._settings.max_upload,
                 "sizes": list(SIZES),
@@ -73,21 +72,20 @@ class Desk:
         )
 
     async def runs(self) -> Response:
-        """All runs, and a process that was started and has no run folder."""
+        """List all runs, and a process that was started and has no run folder."""
         return await self._read(self._list)
 
     async def run(self, name: str) -> Response:
-        """A run with its curve, its samples and its configuration."""
+        """Return a run with its curve, its samples and its configuration."""
         return await self._read(lambda: self._details(name))
 
     async def upload(self, request: Request, name: str = "") -> Response:
         """Take a text; the body is the file itself."""
         if request.headers.get("content-type") != "application/octet-stream":  # which no form of another site sends
             raise Refused(message("send this request with Content-Type: {wanted}."), wanted="application/octet-stream")
-        assert self.training is not None
         try:
             async with asyncio.timeout(self._settings.timeout):
-                return _json(await self.training.save_upload(name, request.stream()))
+                return _json(await self._training.save_upload(name, request.stream()))
         except (ClientDisconnect, TimeoutError):
             raise Refused(message("the file did not arrive."), status=408, code="timeout") from None
         except OSError as error:
@@ -97,21 +95,17 @@ class Desk:
 
     async def start(self, body: StartBody, request: Request) -> Response:
         """Start a run."""
-        training, language = self.training, language_of(request.scope)
-        assert training is not None
-        return await self._read(lambda: {"name": training.start(body, language)})
+        language = language_of(request.scope)
+        return await self._read(lambda: {"name": self._training.start(body, language)})
 
     async def resume(self, body: ResumeBody, request: Request) -> Response:
         """Continue a run."""
-        training, language = self.training, language_of(request.scope)
-        assert training is not None
-        return await self._read(lambda: training.resume(body.name, body.minutes, language))
+        language = language_of(request.scope)
+        return await self._read(lambda: self._training.resume(body.name, body.minutes, language))
 
     async def stop(self, body: NameBody) -> Response:
         """Let a run save its state and end."""
-        training = self.training
-        assert training is not None
-        return await self._read(lambda: training.stop(body.name))
+        return await self._read(lambda: self._training.stop(body.name))
 
     def _list(self) -> JSON:
         runs = []
@@ -120,14 +114,13 @@ class Desk:
                 runs.append(self._summaries.summary(name, folder))
             except OSError:  # the folder has gone meanwhile
                 continue
-        return {"runs": runs, "started": None if self.training is None else self.training.started()}
+        return {"runs": runs, "started": self._training.started()}
 
     def _details(self, name: str) -> JSON:
         """Return what the page of a run shows; of one that was just started, and has no folder yet, its process."""
-        if self.training is not None and self._folders.get(name) is None:
-            started = self.training.started()
-            if started is not None and started["name"] == name:
-                return {"name": name, "started": started}
+        started = self._training.started()
+        if started is not None and started["name"] == name and self._folders.get(name) is None:
+            return {"name": name, "started": started}
         return self._summaries.details(name, folder_of(self._folders, name))
 
     async def _read(self, call: Callable[[], JSON | None]) -> Response:

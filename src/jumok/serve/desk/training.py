@@ -40,11 +40,12 @@ class Training:
     """Starts, continues and stops the trainings of a folder of runs, one at a time.
 
     Args:
-        root: the folder of runs, created when a run is started. most_upload: bytes of a text.
+        folders: with the folder of runs, created when a run is started. most_upload: bytes of a text.
     """
 
-    def __init__(self, root: Path, folders: RunFolders, most_upload: int) -> None:
-        self._root, self._folders, self._most_upload = root, folders, most_upload
+    def __init__(self, folders: RunFolders, most_upload: int) -> None:
+        self._folders, self._most_upload = folders, most_upload
+        self._root = folders.root or Path()
         self._name = ""
         self._process: subprocess.Popen[bytes] | None = None  # that was started last
         self._starting = threading.Lock()  # between the look for another training and the start
