@@ -8,24 +8,20 @@ from __future__ import annotations
 import json
 import re
 import shutil
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
-from served_runs import random_model
+from served_runs import random_model, running
 
 import jumok
 from jumok.config import BERTConfig, EncoderDecoderConfig, GPTConfig
 from jumok.files import locked
 from jumok.serve.app import create_app
-from jumok.serve.metrics import Metrics
-from jumok.serve.middleware import limited
 from jumok.serve.run_folders import RunFolders
 from jumok.serve.served_models import Models
-from jumok.serve.server import Server, listen
 from jumok.serve.settings import ServeSettings
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed: pip install playwright")
@@ -76,28 +72,22 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @contextmanager
-def running(root: Path, **settings: Any) -> Iterator[str]:
+def serving(root: Path, **settings: Any) -> Iterator[str]:
+    """A server of the folder of runs: its address."""
     chosen, folders = ServeSettings(port=0, slots=2, timeout=30, **settings), RunFolders([], root)
-    models, ready, metrics = Models(folders, chosen), threading.Event(), Metrics()
-    app = create_app(models, chosen, metrics, folders)
-    with listen(chosen) as sock:
-        server = Server(limited(app, chosen, metrics), chosen, ready.set, lambda: None)
-        thread = threading.Thread(target=server.run, kwargs={"sockets": [sock]})
-        thread.start()
-        try:
-            assert ready.wait(10)
-            yield f"http://127.0.0.1:{sock.getsockname()[1]}/"
-        finally:
-            server.should_exit = server.force_exit = True
-            thread.join(20)
-            models.close(finish=False)
+    models = Models(folders, chosen)
+    try:
+        with running(create_app(models, chosen, None, folders), slots=2, timeout=30, **settings) as server:
+            yield f"http://127.0.0.1:{server.port}/"
+    finally:
+        models.close(finish=False)
 
 
 @pytest.fixture(scope="module")
 def address(root: Path) -> Iterator[str]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("JUMOK_NATIVE", "0")
-        with running(root, share=True) as address:
+        with serving(root, share=True) as address:
             yield address
 
 
@@ -314,14 +304,14 @@ def test_pages_that_show_a_model_inside(visit: Visit, browser: Any, root: Path) 
     page.get_by_role("button", name="한 단계").click()
     page.frame_locator("iframe").locator(".step-title").wait_for()
     page.get_by_role("button", name="닫기").click()
-    with running(root) as address:
+    with serving(root) as address:
         closed = visit("#write=gpt", at=address)
         closed.get_by_role("button", name="Attention").wait_for()
         assert closed.get_by_role("button", name="One step").count() == 0
 
 
 def test_the_key_is_asked_for(visit: Visit, root: Path) -> None:
-    with running(root, keys=("secret",)) as address:
+    with serving(root, keys=("secret",)) as address:
         page = visit(at=address)
         page.get_by_label("API key").fill("wrong")
         page.keyboard.press("Enter")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import shutil
-import unicodedata
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ClassVar
@@ -14,7 +13,7 @@ import pytest
 import torch
 
 import jumok
-from jumok.config import BERTConfig, GPTConfig
+from jumok.config import GPTConfig
 from jumok.errors import RunError, ServeError
 from jumok.inference.requests import Overloaded
 from jumok.models import build
@@ -103,26 +102,11 @@ def test_the_first_is_loaded_and_the_others_on_demand(folders: list[Path], servi
     assert served.created == models.created("b") == int((folders[1] / "model.safetensors").stat().st_mtime)
 
 
-def test_a_model_that_only_reads_has_no_service(tmp_path: Path, serving: Open) -> None:
-    (served,) = use(serving([save(tmp_path / "bert", config=BERTConfig)]), "bert")
-    assert served.service is None
-    assert served.task == "mlm"
-
-
 @pytest.mark.parametrize("name", ["d", "", "A", "../a", "a/", "a/../a", "/etc/passwd", "\0", "x" * 10_000, "\ud800"])
 def test_a_name_is_no_path(folders: list[Path], serving: Open, name: str) -> None:
     with pytest.raises(UnknownModel, match="there is no model") as error:
         use(serving(folders), name)
     assert len(str(error.value)) < 500
-
-
-def test_names_are_found_in_either_unicode_form(tmp_path: Path, serving: Open) -> None:
-    """macOS gave the folder of a model another name than its client wrote."""
-    models = serving([save(tmp_path / unicodedata.normalize("NFD", "소설"))])
-    assert models.names() == ["소설"]
-    for form in ("NFC", "NFD"):
-        (served,) = use(models, unicodedata.normalize(form, "소설"))  # type: ignore[arg-type]
-        assert served.name == "소설"
 
 
 def test_two_folders_of_one_name(tmp_path: Path, folders: list[Path]) -> None:

@@ -32,7 +32,7 @@ from jumok.errors import ConfigError, ServeError
 from jumok.inference.service import Counts
 from jumok.models import build
 from jumok.serve.metrics import Metrics
-from jumok.serve.server import _Line, escaped, listen, url_of
+from jumok.serve.server import _Line, escaped, listen
 from jumok.serve.settings import ServeSettings, is_local, read_keys
 from jumok.tokenizers import train_tokenizer
 
@@ -43,19 +43,12 @@ from jumok.tokenizers import train_tokenizer
     ("wrong", "message"),
     [
         ({"port": 70_000}, "port=70000 is out of range"),
-        ({"port": -1}, "port=-1 is out of range"),
         ({"slots": 0}, "slots=0 is out of range"),
-        ({"waiting": -1}, "waiting=-1 is out of range"),
-        ({"timeout": 0}, "timeout=0 is out of range"),
         ({"timeout": float("nan")}, "timeout=nan is out of range"),
         ({"read_timeout": float("inf")}, "read_timeout=inf is out of range"),
-        ({"memory": 0}, "memory=0 is out of range"),
         ({"cors": ("http://localhost:3000/",)}, "is not an origin"),
-        ({"cors": ("localhost:3000",)}, "is not an origin"),
         ({"host": "0.0.0.0"}, "host 0.0.0.0 can be reached from other machines, and there is no API key"),
-        ({"host": "::"}, "there is no API key"),
         ({"host": ""}, "there is no API key"),
-        ({"host": "192.168.0.7"}, "there is no API key"),
         ({"host": "localhost.example"}, "there is no API key"),
     ],
 )
@@ -77,10 +70,8 @@ def test_hosts() -> None:
     ("content", "mode", "message"),
     [
         (None, 0o600, "cannot read the API keys"),
-        (b"", 0o600, "has no API key"),
         (b"\n  \n# only a comment\n", 0o600, "has no API key"),
         (b"key\n", 0o604, "other users of this machine can read"),
-        (b"key\n", 0o602, "other users of this machine can read"),
         (b"good\ntwo words\n", 0o600, r"line 2 of .*keys is not an API key"),
         ("good\n\n열쇠\n".encode(), 0o600, r"line 3 of .*keys is not an API key"),
         (b"\xff\xfe\xff", 0o600, "cannot read the API keys"),
@@ -138,19 +129,6 @@ def test_hosts_that_are_none(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(socket, "getaddrinfo", lambda *given, **named: elsewhere)
     with pytest.raises(ServeError, match="localhost does not stand for this machine alone"):
         listen(ServeSettings(host="localhost", port=0))
-
-
-def test_the_url_is_one_that_a_client_can_use() -> None:
-    with listen(ServeSettings(host="0.0.0.0", port=0, keys=("k",))) as sock:
-        assert url_of(sock) == f"http://127.0.0.1:{sock.getsockname()[1]}"
-    with listen(ServeSettings(host="localhost", port=0)) as sock:
-        assert url_of(sock) == f"http://127.0.0.1:{sock.getsockname()[1]}"
-    try:
-        sock = listen(ServeSettings(host="::1", port=0))
-    except ServeError:
-        pytest.skip("this machine has no IPv6")
-    with sock:
-        assert url_of(sock) == f"http://[::1]:{sock.getsockname()[1]}"
 
 
 # --- the log and the figures ---
@@ -243,14 +221,6 @@ def test_wrong_use(jumok: Jumok, run: Path, own_folder: Path) -> None:
         end = jumok("serve", *arguments, *([] if "--port" in arguments else ["--port", "0"]))
         assert (end.code, end.out) == (code, ""), arguments
         assert message in end.err, end.err
-
-
-def test_a_port_in_use_is_an_error_of_the_command(jumok: Jumok, run: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as other:
-        port = other.getsockname()[1]
-        end = jumok("serve", run, "--port", port)
-    assert end.code == 1
-    assert f"port {port} is in use; end the program that uses it, or choose another one: --port {port + 1}" in end.err
 
 
 def test_missing_packages_are_named(jumok: Jumok, run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
