@@ -465,12 +465,12 @@ def open_requests(folder: Path) -> Read:
     from jumok.serve.metrics import Metrics
     from jumok.serve.middleware import limited
     from jumok.serve.run_folders import RunFolders
-    from jumok.serve.served_models import Models
+    from jumok.serve.served_models import ServedModels
     from jumok.serve.settings import ServeSettings
 
     options = ServeSettings(slots=4, timeout=8.0, max_tokens=64)
     served = [folder / "runs" / name for name in ("lm", "mlm", "classify", "seq2seq")]
-    app: Any = limited(create_app(Models(RunFolders(served), options), options), options, Metrics())
+    app: Any = limited(create_app(ServedModels(RunFolders(served), options), options), options, Metrics())
     loop = asyncio.new_event_loop()
 
     def read(name: str, content: bytes) -> int:

@@ -35,7 +35,7 @@ from jumok.serve.chat import transcript
 from jumok.serve.errors import APIError
 from jumok.serve.run_folders import RunFolders
 from jumok.serve.schemas import Message
-from jumok.serve.served_models import Models
+from jumok.serve.served_models import ServedModels
 from jumok.serve.settings import ServeSettings
 from jumok.text.hangul import nfc
 from jumok.tokenizers import train_tokenizer
@@ -101,17 +101,17 @@ def serving(app: FastAPI) -> Iterator[str]:
 
 
 @pytest.fixture(scope="module")
-def models(runs: dict[str, Any]) -> Iterator[Models]:
+def models(runs: dict[str, Any]) -> Iterator[ServedModels]:
     folder: Path = runs["folder"]
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("JUMOK_NATIVE", "0")  # no compiler runs here
-        models = Models(RunFolders([folder / name for name in runs if name != "folder"]), SETTINGS)
+        models = ServedModels(RunFolders([folder / name for name in runs if name != "folder"]), SETTINGS)
         yield models
         models.close(finish=False)
 
 
 @pytest.fixture(scope="module")
-def address(models: Models) -> Iterator[str]:
+def address(models: ServedModels) -> Iterator[str]:
     with serving(create_app(models, SETTINGS)) as address:
         yield address
 
@@ -427,7 +427,7 @@ def until(condition: Callable[[], bool], seconds: float = 60) -> None:
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_a_client_that_goes_away_frees_its_slot(address: str, models: Models, stream: bool) -> None:
+def test_a_client_that_goes_away_frees_its_slot(address: str, models: ServedModels, stream: bool) -> None:
     body = {"model": "char", "prompt": "나는", "max_tokens": 500, "n": 8, "stream": stream}
     request = json.dumps(body).encode()
     before = models.counts()["char"]
@@ -441,7 +441,7 @@ def test_a_client_that_goes_away_frees_its_slot(address: str, models: Models, st
     assert after.written < before.written + 8 * 500
 
 
-def test_too_many_are_refused_and_can_come_again(client: openai.OpenAI, models: Models) -> None:
+def test_too_many_are_refused_and_can_come_again(client: openai.OpenAI, models: ServedModels) -> None:
     long: dict[str, Any] = {"model": "bpe", "prompt": "나는", "max_tokens": 500, "n": 8}
     with (
         client.completions.create(**long, stream=True),
@@ -629,7 +629,7 @@ def test_the_schema_says_what_the_server_does(address: str) -> None:
 
 
 def test_an_error_in_the_server_tells_nothing(
-    models: Models, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    models: ServedModels, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def fail(*_: object) -> str:
         raise ZeroDivisionError("secret")
@@ -645,7 +645,7 @@ def test_an_error_in_the_server_tells_nothing(
 
 def test_a_server_that_ends_says_so(runs: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JUMOK_NATIVE", "0")
-    models = Models(RunFolders([runs["folder"] / "char"]), SETTINGS)
+    models = ServedModels(RunFolders([runs["folder"] / "char"]), SETTINGS)
     with (
         serving(create_app(models, SETTINGS)) as address,
         openai.OpenAI(base_url=f"{address}/v1", api_key="none", max_retries=0) as client,
@@ -663,7 +663,7 @@ def test_a_server_that_ends_says_so(runs: dict[str, Any], monkeypatch: pytest.Mo
     models.close(finish=False)
 
 
-def test_a_request_has_a_deadline(models: Models) -> None:
+def test_a_request_has_a_deadline(models: ServedModels) -> None:
     settings = replace(SETTINGS, timeout=0.3, max_tokens=10**6)
     body = {"model": "char", "prompt": "나는", "max_tokens": 10**6}
     with serving(create_app(models, settings)) as address:
@@ -677,7 +677,7 @@ def test_a_request_has_a_deadline(models: Models) -> None:
     until(lambda: models.counts()["char"].running == 0)
 
 
-def test_calls_of_clients_that_go_away_do_not_add_up(models: Models, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_calls_of_clients_that_go_away_do_not_add_up(models: ServedModels, monkeypatch: pytest.MonkeyPatch) -> None:
     """A thread cannot be interrupted: each client that left used to leave one, and all ran side by side."""
     free, lock = threading.Event(), threading.Lock()
     running = most = 0

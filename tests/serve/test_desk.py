@@ -29,7 +29,7 @@ from jumok.serve.desk.curves import POINTS, Curve, number
 from jumok.serve.metrics import Metrics
 from jumok.serve.middleware import limited
 from jumok.serve.run_folders import RunFolders
-from jumok.serve.served_models import Models
+from jumok.serve.served_models import ServedModels
 from jumok.serve.settings import ServeSettings
 
 pytestmark = pytest.mark.slow
@@ -73,7 +73,7 @@ class Desk:
 
     def __init__(self, root: Path | None, named: tuple[Path, ...] = (), **settings: Any) -> None:
         chosen, folders = ServeSettings(slots=2, timeout=20, **settings), RunFolders(named, root)
-        self.models = Models(folders, chosen)
+        self.models = ServedModels(folders, chosen)
         app = limited(create_app(self.models, chosen, None, folders), chosen, Metrics())
         self.http = TestClient(app, base_url="http://127.0.0.1:8000")
 

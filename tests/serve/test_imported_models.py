@@ -22,7 +22,7 @@ from jumok.models.gpt import GPT
 from jumok.runs.load import load
 from jumok.serve.app import create_app
 from jumok.serve.run_folders import RunFolders
-from jumok.serve.served_models import Models
+from jumok.serve.served_models import ServedModels
 from jumok.serve.settings import ServeSettings
 from jumok.tokenizers import Tokenizer
 from tokenizers import AddedToken, decoders, models, normalizers, processors
@@ -94,7 +94,7 @@ def post(runs: dict[str, Any]) -> Iterator[Callable[..., Any]]:
     """Send a body to the application, and return the JSON of its answer."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("JUMOK_NATIVE", "0")  # no compiler runs here
-        served = Models(RunFolders([runs["folder"] / name for name in runs if name != "folder"]), SETTINGS)
+        served = ServedModels(RunFolders([runs["folder"] / name for name in runs if name != "folder"]), SETTINGS)
         app = create_app(served, SETTINGS)
 
         async def send(path: str, body: Any) -> httpx2.Response:

@@ -18,7 +18,7 @@ from jumok.config import EncoderDecoderConfig, GPTConfig
 from jumok.inference.requests import Request
 from jumok.interop.huggingface import to_hf
 from jumok.serve.run_folders import RunFolders
-from jumok.serve.served_models import Models, Served
+from jumok.serve.served_models import ServedModel, ServedModels
 from jumok.serve.settings import ServeSettings
 
 TEXT = "".join(chr(0xAC00 + 7 * i) for i in range(1500)) * 2  # a vocabulary that is large beside the blocks
@@ -74,8 +74,8 @@ def tensors_in_memory() -> int:
     return sum(found.values())
 
 
-def use(models: Models, name: str, work: Callable[[Served], None] = lambda served: None) -> Served:
-    async def ask() -> Served:
+def use(models: ServedModels, name: str, work: Callable[[ServedModel], None] = lambda served: None) -> ServedModel:
+    async def ask() -> ServedModel:
         async with models.get(name) as served:
             await asyncio.to_thread(work, served)
             return served
@@ -83,7 +83,7 @@ def use(models: Models, name: str, work: Callable[[Served], None] = lambda serve
     return asyncio.run(ask())
 
 
-def write_a_word(served: Served) -> None:
+def write_a_word(served: ServedModel) -> None:
     """Let the engine of a model arrange its parameters."""
     if served.service is not None and isinstance(served.model, jumok.GPT):
         list(served.service.submit(Request(prompt=(3, 4, 5), tokens=2)))
@@ -95,9 +95,9 @@ def other(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def models(request: pytest.FixtureRequest, other: Path) -> Iterator[Callable[..., Models]]:
-    def begin(*folders: Path, **settings: Any) -> Models:
-        found = Models(RunFolders([other, *folders]), ServeSettings(slots=2, **settings))
+def models(request: pytest.FixtureRequest, other: Path) -> Iterator[Callable[..., ServedModels]]:
+    def begin(*folders: Path, **settings: Any) -> ServedModels:
+        found = ServedModels(RunFolders([other, *folders]), ServeSettings(slots=2, **settings))
         request.addfinalizer(lambda: found.close(finish=False))
         return found
 
@@ -109,7 +109,7 @@ def models(request: pytest.FixtureRequest, other: Path) -> Iterator[Callable[...
     ("kind", "quantize"), [*((kind, None) for kind in FOLDERS), ("run", "int8"), ("bfloat16", "int8")]
 )
 def test_the_memory_of_a_model_is_foretold(
-    kind: str, quantize: Any, backend: str, models: Callable[..., Models], tmp_path: Path
+    kind: str, quantize: Any, backend: str, models: Callable[..., ServedModels], tmp_path: Path
 ) -> None:
     """The bytes of the files were counted: half of what bfloat16 takes in memory, and nothing of pytorch_model.bin."""
     served = models(FOLDERS[kind](tmp_path / "model"), quantize=quantize)
@@ -122,7 +122,7 @@ def test_the_memory_of_a_model_is_foretold(
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["bfloat16", "float16-bin", "shards"])
 def test_narrow_files_do_not_exceed_the_memory_for_models(
-    kind: str, models: Callable[..., Models], tmp_path: Path
+    kind: str, models: Callable[..., ServedModels], tmp_path: Path
 ) -> None:
     """Two models whose files are small beside what they take in memory were loaded side by side."""
     first, second = (FOLDERS[kind](tmp_path / name) for name in ("a", "b"))
@@ -133,7 +133,7 @@ def test_narrow_files_do_not_exceed_the_memory_for_models(
         assert [one for one in ("a", "b") if one in served.counts()] == [name]
 
 
-def test_new_parameters_in_one_of_several_files(models: Callable[..., Models], tmp_path: Path) -> None:
+def test_new_parameters_in_one_of_several_files(models: Callable[..., ServedModels], tmp_path: Path) -> None:
     """Only model.safetensors was looked at, which a folder with an index does not have."""
     folder = FOLDERS["shards"](tmp_path / "model")
     served = models(folder)

@@ -21,7 +21,7 @@ from jumok.config import BERTConfig, EncoderDecoderConfig, GPTConfig
 from jumok.files import locked
 from jumok.serve.app import create_app
 from jumok.serve.run_folders import RunFolders
-from jumok.serve.served_models import Models
+from jumok.serve.served_models import ServedModels
 from jumok.serve.settings import ServeSettings
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed: pip install playwright")
@@ -75,7 +75,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def serving(root: Path, **settings: Any) -> Iterator[str]:
     """A server of the folder of runs: its address."""
     chosen, folders = ServeSettings(port=0, slots=2, timeout=30, **settings), RunFolders([], root)
-    models = Models(folders, chosen)
+    models = ServedModels(folders, chosen)
     try:
         with running(create_app(models, chosen, None, folders), slots=2, timeout=30, **settings) as server:
             yield f"http://127.0.0.1:{server.port}/"

@@ -19,7 +19,7 @@ from jumok.inference.requests import Overloaded
 from jumok.models import build
 from jumok.serve import served_models as module
 from jumok.serve.run_folders import RunFolders
-from jumok.serve.served_models import Models, Unavailable, UnknownModel
+from jumok.serve.served_models import ServedModels, Unavailable, UnknownModel
 from jumok.serve.settings import ServeSettings
 from jumok.tokenizers import train_tokenizer
 
@@ -61,24 +61,24 @@ def folders(tmp_path: Path) -> list[Path]:
     return [save(tmp_path / name, seed) for seed, name in enumerate(("a", "b", "c"))]
 
 
-Open = Callable[..., Models]
+Open = Callable[..., ServedModels]
 
 
 @pytest.fixture
 def serving(request: pytest.FixtureRequest) -> Open:
-    def begin(folders: list[Path], **settings: Any) -> Models:
-        models = Models(RunFolders(folders), ServeSettings(**settings))
+    def begin(folders: list[Path], **settings: Any) -> ServedModels:
+        models = ServedModels(RunFolders(folders), ServeSettings(**settings))
         request.addfinalizer(models.close)
         return models
 
     return begin
 
 
-def loaded(models: Models) -> list[str]:
+def loaded(models: ServedModels) -> list[str]:
     return list(models.counts())
 
 
-def use(models: Models, *names: str) -> list[Any]:
+def use(models: ServedModels, *names: str) -> list[Any]:
     """Use models one after the other; what was served."""
 
     async def work() -> list[Any]:
@@ -121,7 +121,7 @@ def test_two_folders_of_one_name(tmp_path: Path, folders: list[Path]) -> None:
 def test_all_folders_are_checked_at_the_start(folders: list[Path], missing: str) -> None:
     (folders[2] / missing).unlink()
     with pytest.raises(RunError, match=missing):
-        Models(RunFolders(folders), ServeSettings())
+        ServedModels(RunFolders(folders), ServeSettings())
 
 
 def test_the_least_recently_used_is_evicted(folders: list[Path], serving: Open) -> None:
@@ -152,7 +152,7 @@ def test_a_model_in_use_is_not_evicted(folders: list[Path], serving: Open) -> No
 
 def test_a_model_that_never_fits(folders: list[Path]) -> None:
     with pytest.raises(RunError, match=r"the model a takes about .* of memory, and 1 kB are available to models"):
-        Models(RunFolders(folders), ServeSettings(memory=1000))
+        ServedModels(RunFolders(folders), ServeSettings(memory=1000))
 
 
 def test_many_requests_load_it_once(folders: list[Path], serving: Open, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -352,7 +352,7 @@ def test_a_run_that_is_damaged_while_it_serves(
 
 
 def test_closing_ends_all_services(folders: list[Path]) -> None:
-    models = Models(RunFolders(folders), ServeSettings())
+    models = ServedModels(RunFolders(folders), ServeSettings())
     use(models, "b")
     models.close(finish=False)
     assert len(Idle.closed) == 2

@@ -205,11 +205,11 @@ def test_both_languages_show_the_same_output() -> None:
 
 # --- tables -----------------------------------------------------------------------------------------------------------
 
-BODIES: tuple[type[schemas.Body], ...] = (CompletionBody, ChatBody, EmbeddingBody)
+BODIES: tuple[type[schemas.ModelBody], ...] = (CompletionBody, ChatBody, EmbeddingBody)
 WORDS = {"yes": "yes", "지원": "yes", "refused": "refused", "거부": "refused", "ignored": "ignored", "무시": "ignored"}
 
 
-def status(body: type[schemas.Body], name: str) -> str:
+def status(body: type[schemas.ModelBody], name: str) -> str:
     if name in body.refused:
         return "refused"
     if name in schemas.IGNORED:
@@ -259,7 +259,7 @@ def test_defaults_and_ranges_are_those_of_the_schemas(page: str) -> None:
 
 @pytest.mark.parametrize("page", PAGES)
 def test_the_table_of_own_endpoints_is_that_of_the_schemas(page: str) -> None:
-    bodies: tuple[type[schemas.Body], ...] = (
+    bodies: tuple[type[schemas.ModelBody], ...] = (
         schemas.ClassifyBody,
         schemas.FillMaskBody,
         schemas.TokenizeBody,

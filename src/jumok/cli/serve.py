@@ -18,7 +18,7 @@ from jumok.errors import ConfigError, ServeError
 from jumok.messages import shell, tr
 
 if TYPE_CHECKING:
-    from jumok.serve.served_models import Models
+    from jumok.serve.served_models import ServedModels
 
 DEFAULT_RUNS = Path("runs")
 PACKAGES = {"fastapi": "fastapi", "uvicorn": "uvicorn", "prometheus_client": "prometheus-client"}
@@ -116,7 +116,7 @@ def serve(
         quantize=quantize, verify=verify, share=share,
     )  # fmt: skip
 
-    def ready(url: str, models: Models) -> None:
+    def ready(url: str, models: ServedModels) -> None:
         names = models.names()[: len(runs)]
         if as_json:
             print_json({"url": url, "models": names})

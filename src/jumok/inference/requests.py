@@ -26,7 +26,7 @@ MOST_SAMPLES = 2**32  # of a prompt; a number for each sample, which does not de
 
 
 class Overloaded(JumokError):
-    """So many texts are waiting that another one is refused."""
+    """A text is refused, because too many are waiting already."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -189,7 +189,7 @@ class Drawn:
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """News of a text.
+    """What is new of a text.
 
     Fields:
         drawn: the new ids.
@@ -207,11 +207,11 @@ class Event:
 
 
 def joined(events: Sequence[Event]) -> Event:
-    """Events as one. Adding them one by one would take quadratic time."""
+    """Return events as one. Adding them one by one would take quadratic time."""
     drawn = tuple(one for event in events for one in event.drawn)
     return Event(drawn, "".join(event.text for event in events), events[-1].finish if events else None)
 
 
 def overloaded(waiting: int) -> Overloaded:
-    """The error for a full queue."""
+    """Return the error for a full queue."""
     return Overloaded("{waiting} texts are waiting already; try again in a moment.", waiting=waiting)

@@ -23,7 +23,7 @@ logger = logging.getLogger("jumok.service")
 
 @dataclass(frozen=True, kw_only=True)
 class Counts:
-    """What a service has done and is doing.
+    """Counts of what a service has done and is doing.
 
     Fields:
         running: texts in slots. waiting: texts without a slot. finished: texts that ended, for whatever reason.
@@ -64,7 +64,7 @@ class Stream(Iterator[Event]):
         return event
 
     def take(self) -> Event | None:
-        """All events that are pending, joined to one, or None; does not wait."""
+        """Return all events that are pending, joined to one, or None; do not wait."""
         with self._changed:
             if self._error is not None:
                 raise self._error
@@ -87,7 +87,7 @@ class Stream(Iterator[Event]):
         self._service._cancel(self)
 
     def put(self, event: Event | None, error: JumokError | None = None) -> None:
-        """For the service: add an event, or the error with which the text ends, in place of pending events."""
+        """Add an event, or the error with which the text ends in place of pending events; the service calls it."""
         with self._changed:
             news = not self._pending or error is not None
             if event is not None:
@@ -105,7 +105,7 @@ class Stream(Iterator[Event]):
 
 
 class Service:
-    """A model that writes for many callers at once.
+    """Lets a model write for many callers at once.
 
     Args:
         model: a GPT or an EncoderDecoder with its tokenizer, in eval mode as long as the service lives.
@@ -154,7 +154,7 @@ class Service:
         return stream
 
     def counts(self) -> Counts:
-        """What it has done so far."""
+        """Return what it has done so far."""
         with self._changed:
             return Counts(
                 running=len(self._running),
@@ -247,7 +247,7 @@ class Service:
 
 
 def _shown(error: Exception) -> JumokError:
-    """The error for a caller."""
+    """Return an error for a caller."""
     if isinstance(error, JumokError):
         return error
     shown = JumokError("the model failed while it generated: {error}", error=f"{type(error).__name__}: {error}")

@@ -20,22 +20,22 @@ from jumok.serve.replies import CancellableResponse, Reply, Threads, to_json
 from jumok.serve.run_folders import RunFolders
 from jumok.serve.schemas import (
     AttentionBody,
-    Body,
     ChatBody,
     ClassifyBody,
     CompletionBody,
     EmbeddingBody,
     ErrorBody,
     FillMaskBody,
+    ModelBody,
     PageBody,
     TokenizeBody,
 )
-from jumok.serve.served_models import Models, Served
+from jumok.serve.served_models import ServedModel, ServedModels
 from jumok.serve.settings import ServeSettings
 from jumok.serve.text_responses import copies, send_texts, service_of
 from jumok.version import __version__
 
-B = TypeVar("B", bound=Body)
+B = TypeVar("B", bound=ModelBody)
 HTML = b"text/html; charset=utf-8"
 PROMPTS = 8  # requests whose prompts are encoded at a time
 ERRORS: dict[int | str, dict[str, Any]] = {"4XX": {"model": ErrorBody}, "5XX": {"model": ErrorBody}}
@@ -43,7 +43,7 @@ STREAM: dict[int | str, dict[str, Any]] = {200: {"content": {"application/json":
 
 
 def create_app(
-    models: Models, settings: ServeSettings, metrics: Metrics | None = None, folders: RunFolders | None = None
+    models: ServedModels, settings: ServeSettings, metrics: Metrics | None = None, folders: RunFolders | None = None
 ) -> FastAPI:
     """Return the application of a server: the endpoints, without the limits of `jumok.serve.middleware`.
 
@@ -86,9 +86,9 @@ def create_app(
 
 
 class Endpoints:
-    """The endpoints of a server. Models write in the threads of their services; all else is one call at a time."""
+    """Answers requests. Models write in the threads of their services; all else is one call at a time."""
 
-    def __init__(self, models: Models, settings: ServeSettings, metrics: Metrics) -> None:
+    def __init__(self, models: ServedModels, settings: ServeSettings, metrics: Metrics) -> None:
         self._models, self._settings, self._metrics = models, settings, metrics
         self._prompts = Threads(PROMPTS)
         self._alone = Threads(1, max(1, settings.waiting))
@@ -165,13 +165,13 @@ class Endpoints:
         language = language_of(request.scope)
         return self._read(partial(task_endpoints.view_page, language=language), body, HTML)
 
-    async def share(self, body: Body, request: Request) -> Response:
+    async def share(self, body: ModelBody, request: Request) -> Response:
         """Return a page that holds the model."""
         language = language_of(request.scope)
         return self._read(partial(task_endpoints.share_page, language=language), body, HTML)
 
     def _read(
-        self, function: Callable[[Served, B, ServeSettings], str], body: B, media_type: bytes = b"application/json"
+        self, function: Callable[[ServedModel, B, ServeSettings], str], body: B, media_type: bytes = b"application/json"
     ) -> Response:
         """Return the response of a function that runs a model once."""
 

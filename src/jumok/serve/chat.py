@@ -32,7 +32,7 @@ from jumok.models.encoder_decoder import EncoderDecoder
 from jumok.serve.completions import require_gpt
 from jumok.serve.errors import APIError
 from jumok.serve.schemas import ChatBody, Message
-from jumok.serve.served_models import Served
+from jumok.serve.served_models import ServedModel
 from jumok.serve.settings import ServeSettings
 from jumok.serve.text_responses import (
     ResponseForm,
@@ -65,7 +65,7 @@ def last_of_user(messages: Sequence[Message]) -> str:
     raise APIError("messages has no message of the user, and this model answers the last one.", param="messages")
 
 
-def request_of(served: Served, body: ChatBody, settings: ServeSettings) -> Request:
+def request_of(served: ServedModel, body: ChatBody, settings: ServeSettings) -> Request:
     """Return the request of a chat. For a worker thread.
 
     Raises:
@@ -81,8 +81,18 @@ def request_of(served: Served, body: ChatBody, settings: ServeSettings) -> Reque
         templated = tokenizer.chat.encode([{"role": ROLES[one.role], "content": one.text} for one in body.messages])
     how = sampling_of(body)
     if isinstance(served.model, EncoderDecoder):
-        source = templated or _source(served.model, last_of_user(body.messages), settings)
-        _require_room(source, context)
+        source = templated
+        if source is None:
+            text = last_of_user(body.messages)
+            require_short("messages", len(text), settings)
+            source = with_special_tokens(tokenizer, text, served.model.config).tolist()
+        if len(source) > context:
+            raise APIError(
+                f"the messages to read have {len(source):,} tokens, special tokens included, and this model reads at "
+                f"most {context:,}.",
+                param="messages",
+                code="context_length_exceeded",
+            )
         return answer_request(served.model, source, how, tokens=min(limit or context, context), top=top)
     gpt, tokens = require_gpt(served), limit or min(context, settings.max_tokens)
     if templated:
@@ -95,25 +105,10 @@ def request_of(served: Served, body: ChatBody, settings: ServeSettings) -> Reque
     return text_request(gpt, text, how, tokens=tokens, top=top, stop=STOPS)
 
 
-def _source(model: EncoderDecoder, text: str, settings: ServeSettings) -> list[int]:
-    require_short("messages", len(text), settings)
-    return with_special_tokens(require_tokenizer(model), text, model.config).tolist()
-
-
-def _require_room(source: Sequence[int], context: int) -> None:
-    if len(source) > context:
-        raise APIError(
-            f"the messages to read have {len(source):,} tokens, special tokens included, and this model reads at "
-            f"most {context:,}.",
-            param="messages",
-            code="context_length_exceeded",
-        )
-
-
 class ChatForm(ResponseForm):
-    """Choices with a `message`, or with its `delta` in a stream."""
+    """Writes choices with a `message`, or with its `delta` in a stream."""
 
-    def __init__(self, served: Served, body: ChatBody, request: Request) -> None:
+    def __init__(self, served: ServedModel, body: ChatBody, request: Request) -> None:
         read = request.prompt if request.source is None else request.source
         super().__init__(served, "chatcmpl", ("chat.completion", "chat.completion.chunk"), len(read), body.n)
         self._names = TokenNames(require_tokenizer(served.model))

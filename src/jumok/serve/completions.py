@@ -14,7 +14,7 @@ from jumok.models.gpt import GPT
 from jumok.models.special_ids import frame_of
 from jumok.serve.errors import APIError
 from jumok.serve.schemas import CompletionBody
-from jumok.serve.served_models import Served
+from jumok.serve.served_models import ServedModel
 from jumok.serve.settings import ServeSettings
 from jumok.serve.text_responses import (
     ResponseForm,
@@ -41,7 +41,7 @@ class Prompt:
     scored: tuple[Drawn, ...] = ()
 
 
-def require_gpt(served: Served) -> GPT:
+def require_gpt(served: ServedModel) -> GPT:
     """Return the model, which must continue texts.
 
     Raises:
@@ -53,7 +53,7 @@ def require_gpt(served: Served) -> GPT:
     return served.model
 
 
-def read_prompts(served: Served, body: CompletionBody, settings: ServeSettings) -> list[Prompt]:
+def read_prompts(served: ServedModel, body: CompletionBody, settings: ServeSettings) -> list[Prompt]:
     """Return the prompts of a body, with their log-probabilities if they are wanted. For a worker thread.
 
     Raises:
@@ -88,7 +88,7 @@ def require_known(ids: Sequence[int], tokenizer: Tokenizer, param: str) -> None:
 
 
 def requests_of(
-    served: Served, body: CompletionBody, prompts: Sequence[Prompt], settings: ServeSettings
+    served: ServedModel, body: CompletionBody, prompts: Sequence[Prompt], settings: ServeSettings
 ) -> list[Request]:
     """Return the requests of `n` texts for each prompt. An empty prompt begins as after a newline."""
     if not body.max_tokens:
@@ -99,13 +99,13 @@ def requests_of(
 
 
 class CompletionForm(ResponseForm):
-    """Choices with a `text`, which begins with the prompt where that is echoed.
+    """Writes choices with a `text`, which begins with the prompt where that is echoed.
 
     In `logprobs`, `tokens` are all tokens that were chosen, those of a stop string included, `top_logprobs` has the
     token itself too, and `text_offset` counts the characters of `text` that were complete before each token.
     """
 
-    def __init__(self, served: Served, body: CompletionBody, prompts: Sequence[Prompt]) -> None:
+    def __init__(self, served: ServedModel, body: CompletionBody, prompts: Sequence[Prompt]) -> None:
         read, kind = sum(len(one.ids) for one in prompts), "text_completion"
         super().__init__(served, "cmpl", (kind, kind), read, len(prompts) * body.n)
         tokenizer = require_tokenizer(served.model)

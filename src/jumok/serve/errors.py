@@ -56,13 +56,13 @@ class APIError(HTTPException):
 
     @property
     def body(self) -> dict[str, Any]:
-        """The JSON object."""
+        """Return the JSON object."""
         kind = "server_error" if self.status_code >= 500 else TYPES.get(self.status_code, "invalid_request_error")
         return {"error": {"message": self.detail, "type": kind, "param": self.param, "code": self.code}}
 
     @property
     def content(self) -> bytes:
-        """The JSON object in UTF-8. Half a surrogate pair, which UTF-8 cannot encode, becomes an escape of JSON."""
+        """Return the JSON object in UTF-8. Half a surrogate pair, which UTF-8 cannot encode, becomes an escape."""
         return json.dumps(self.body, ensure_ascii=False).encode("utf-8", "backslashreplace")
 
 

@@ -17,7 +17,7 @@ TOKEN_BUCKETS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5
 
 
 class Metrics:
-    """What a server has done, in a registry of its own: two servers in one process count apart.
+    """Counts what a server does, in a registry of its own: two servers in one process count apart.
 
     Args:
         counts: returns the counts of the loaded models by their names, as `Models.counts`.
@@ -63,22 +63,22 @@ class Metrics:
         self._between.observe(seconds)
 
     def text(self) -> str:
-        """All figures, for GET /metrics; its content type is CONTENT_TYPE."""
+        """Return all figures, for GET /metrics; their content type is CONTENT_TYPE."""
         return generate_latest(self._registry).decode()
 
 
 class _Texts(Collector):
-    """The counts of the loaded models, read when they are asked for."""
+    """Collects the counts of the loaded models when the figures are asked for."""
 
     def __init__(self, counts: Callable[[], Mapping[str, Counts]]) -> None:
         self._counts = counts
 
     def describe(self) -> Iterator[Metric]:
-        """Nothing: the registry need not ask the models for their counts when it registers this collector."""
+        """Describe nothing: the registry need not ask the models for their counts when it registers this collector."""
         return iter(())
 
     def collect(self) -> Iterator[Metric]:
-        """One family for each count, with the name of the model as a label."""
+        """Yield one family for each count, with the name of the model as a label."""
         counts = dict(self._counts())
         gauges = {"running": "Texts that are being written.", "waiting": "Texts that wait for a slot."}
         totals = {

@@ -24,7 +24,7 @@ STYLES = ("view/assets/base/base.css", "view/assets/page/page.css", "serve/asset
 
 
 class _Page(NamedTuple):
-    """What is sent. policy: its Content-Security-Policy. tag: by which a browser knows that it has this page."""
+    """The page as it is sent. policy: its Content-Security-Policy. tag: by which a browser knows this page."""
 
     content: bytes
     policy: str

@@ -37,7 +37,7 @@ def _is_ids(value: object) -> bool:
 
 
 def _texts(value: object) -> list[str | list[int]]:
-    """A text, several texts, the ids of one, or those of several: as a list of texts."""
+    """Return texts, or ids of texts, as a list; a single one may be given without a list."""
     if isinstance(value, str):
         return [value]
     if isinstance(value, list) and value:
@@ -78,7 +78,7 @@ Stops = Annotated[tuple[str, ...], PlainValidator(_stops), WithJsonSchema(_STRIN
 Seed = Annotated[int, Field(ge=-(2**63), lt=2**63)]
 
 
-class Part(BaseModel):
+class BodyPart(BaseModel):
     """An object in the body of a request. `null` is the same as leaving a parameter out, at every depth."""
 
     @model_validator(mode="before")
@@ -87,8 +87,8 @@ class Part(BaseModel):
         return {name: value for name, value in data.items() if value is not None} if isinstance(data, dict) else data
 
 
-class Body(Part):
-    """What all requests have in common.
+class ModelBody(BodyPart):
+    """A request to a model.
 
     Attributes:
         refused: parameters of OpenAI that this server does not have, and why. Values that ask for nothing are accepted.
@@ -112,7 +112,7 @@ class Body(Part):
         return {name: value for name, value in data.items() if name not in left_out}
 
 
-class StreamOptions(Part):
+class StreamOptions(BodyPart):
     """`stream_options`. include_obfuscation: is accepted; nothing is added to hide the lengths of the pieces."""
 
     model_config = ConfigDict(strict=True, extra="forbid")
@@ -121,7 +121,7 @@ class StreamOptions(Part):
     include_obfuscation: bool = False
 
 
-class TextBody(Body):
+class TextBody(ModelBody):
     """The parameters of completions and of chats. Defaults are those of OpenAI: temperature 1, all tokens possible.
 
     `top_k`, `min_p` and `repetition_penalty` are extensions, as in `jumok.generate`. A seed gives the same texts each
@@ -184,7 +184,7 @@ class CompletionBody(TextBody):
         return self
 
 
-class TextPart(Part):
+class TextPart(BodyPart):
     """A part of a message. Only text is read."""
 
     model_config = ConfigDict(strict=True)
@@ -193,7 +193,7 @@ class TextPart(Part):
     text: str
 
 
-class Message(Part):
+class Message(BodyPart):
     """A message of a chat. Other fields, such as `name`, are ignored."""
 
     model_config = ConfigDict(strict=True)
@@ -203,11 +203,11 @@ class Message(Part):
 
     @property
     def text(self) -> str:
-        """All of its text."""
+        """Return all of its text."""
         return self.content if isinstance(self.content, str) else "\n".join(part.text for part in self.content)
 
 
-class ResponseFormat(Part):
+class ResponseFormat(BodyPart):
     """`response_format`: text is the only one."""
 
     model_config = ConfigDict(strict=True, extra="forbid")
@@ -258,7 +258,7 @@ class ChatBody(TextBody):
         return self
 
 
-class EmbeddingBody(Body):
+class EmbeddingBody(ModelBody):
     """`POST /v1/embeddings`: one vector for each text, of length 1. encoding_format: base64 is of float32."""
 
     refused: ClassVar[dict[str, str]] = {"dimensions": "a vector has the width of the model"}
@@ -267,26 +267,26 @@ class EmbeddingBody(Body):
     encoding_format: Literal["float", "base64"] = "float"
 
 
-class ClassifyBody(Body):
+class ClassifyBody(ModelBody):
     """`POST /v1/classify`: the class of each text."""
 
     input: Annotated[Strings, Field(max_length=MOST_INPUTS)]
 
 
-class FillMaskBody(Body):
+class FillMaskBody(ModelBody):
     """`POST /v1/fill-mask`: what stands at each [MASK] of a text. top: candidates for each."""
 
     input: str
     top: int = Field(5, ge=1, le=1000)
 
 
-class TokenizeBody(Body):
+class TokenizeBody(ModelBody):
     """`POST /v1/tokenize`: the ids of a text, and how they read."""
 
     input: str
 
 
-class AttentionBody(Body):
+class AttentionBody(ModelBody):
     """`POST /v1/attention`: a trace in the viewer's format (`docs/viewer.md`).
 
     Fields:
@@ -308,14 +308,14 @@ LONGEST_MINUTES = 10_080.0  # a week
 COLUMNS = {"lm": ["column"], "mlm": ["column"], "classify": ["text", "label"], "seq2seq": ["source", "target"]}
 
 
-class PageBody(Body):
+class PageBody(ModelBody):
     """A text to look at in a page of the viewer. target: the answer of an encoder–decoder; None: its own."""
 
     text: str
     target: str | None = None
 
 
-class NameBody(Part):
+class NameBody(BodyPart):
     """A run."""
 
     model_config = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
@@ -353,7 +353,7 @@ class StartBody(NameBody):
 
 
 class ErrorDetail(BaseModel):
-    """What is wrong."""
+    """The error in the body of a response."""
 
     message: str
     type: str

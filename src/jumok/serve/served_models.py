@@ -1,4 +1,4 @@
-"""`Models`: the models of a server by name, loaded when they are first used, and evicted when memory is short."""
+"""`ServedModels`: the models of a server by name, loaded when they are first used, and evicted when memory is short."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Unavailable(RunError):
 
 
 @dataclass(kw_only=True, eq=False)
-class Served:
+class ServedModel:
     """A loaded model.
 
     Fields:
@@ -87,7 +87,7 @@ class _Run:
 
     name: str
     folder: Path
-    served: Served | None = None
+    served: ServedModel | None = None
     files: tuple[object, ...] = ()
     waiting: tuple[object, ...] | None = None
     until: float = 0.0
@@ -112,7 +112,7 @@ class _Run:
         return files != self.files and (files != self.waiting or time.monotonic() >= self.until)
 
 
-class Models:
+class ServedModels:
     """The models of a server.
 
     The first model that was named is loaded at once, the others when a request names them, in a thread. If memory is
@@ -142,7 +142,7 @@ class Models:
         self._runs = {name: _Run(name, folder) for name, folder in folders.named.items()}
         self._settings, self._device, self._prepare = settings, device, prepare
         self._lock = threading.Lock()  # guards the numbers of requests, and which models are loaded
-        self._replaced: list[Served] = []  # that requests still use
+        self._replaced: list[ServedModel] = []  # that requests still use
         self._loader = ThreadPoolExecutor(1, "jumok loader")
         if self._runs:
             self._read(next(iter(self._runs.values())))
@@ -179,7 +179,7 @@ class Models:
         return {served.name: served.service.counts() for served in loaded if served.service is not None}
 
     @asynccontextmanager
-    async def get(self, name: str) -> AsyncIterator[Served]:
+    async def get(self, name: str) -> AsyncIterator[ServedModel]:
         """Yield a model, which stays loaded inside the block.
 
         Raises:
@@ -269,7 +269,7 @@ class Models:
         size = self._make_room(run)
         model = load(run.folder, self._device, verify=self._settings.verify)
         writes = isinstance(model, GPT | EncoderDecoder) and task_of(model.config) in ("lm", "seq2seq")
-        served = Served(
+        served = ServedModel(
             name=run.name,
             folder=run.folder,
             model=model,
@@ -324,7 +324,7 @@ class Models:
             return free_memory(self._device)
         return self._settings.memory - sum(served.size for served in self._in_memory())
 
-    def _in_memory(self) -> list[Served]:
+    def _in_memory(self) -> list[ServedModel]:
         with self._lock:
             return [*(run.served for run in list(self._runs.values()) if run.served is not None), *self._replaced]
 

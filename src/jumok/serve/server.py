@@ -6,9 +6,7 @@ import asyncio
 import errno
 import logging
 import math
-import os
 import socket
-import sys
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -24,7 +22,7 @@ from jumok.serve.app import create_app
 from jumok.serve.metrics import Metrics
 from jumok.serve.middleware import limited
 from jumok.serve.run_folders import RunFolders
-from jumok.serve.served_models import Models
+from jumok.serve.served_models import ServedModels
 from jumok.serve.settings import ServeSettings, is_local
 
 FRAMES = 5  # of an exception in the log
@@ -37,7 +35,7 @@ def serve(
     device: str = "cpu",
     *,
     root: Path | None = None,
-    ready: Callable[[str, Models], None],
+    ready: Callable[[str, ServedModels], None],
     stopping: Callable[[], None],
     prepare: Callable[[Model], None],
     quiet: bool = False,
@@ -60,7 +58,7 @@ def serve(
     """
     with _logging(quiet), listen(settings) as sock:
         known = RunFolders(folders, root)
-        models = Models(known, settings, device, prepare=prepare)
+        models = ServedModels(known, settings, device, prepare=prepare)
         server = None
         try:
             metrics = Metrics(models.counts)
@@ -93,17 +91,10 @@ def listen(settings: ServeSettings) -> socket.socket:
         found = [one for one in found if is_local(str(one[4][0]))]
     if not found:
         raise ServeError("{host} does not stand for this machine alone; use 127.0.0.1.", host=host)
-    family, kind, protocol, _, address = min(found, key=lambda one: one[0] != socket.AF_INET)
-    sock = socket.socket(family, kind, protocol)
+    family, _, _, _, address = min(found, key=lambda one: one[0] != socket.AF_INET)
     try:
-        if os.name == "posix":
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # connections of an earlier server may linger
-        elif sys.platform == "win32":
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_EXCLUSIVEADDRUSE, 1)
-        sock.bind(address)
-        sock.listen(BACKLOG)
+        return socket.create_server(address[:2], family=family, backlog=BACKLOG)
     except OSError as error:
-        sock.close()
         if error.errno == errno.EADDRINUSE:
             raise ServeError(
                 "port {port} is in use; end the program that uses it, or choose another one: {--port {other}}, or "
@@ -116,7 +107,6 @@ def listen(settings: ServeSettings) -> socket.socket:
                 "this user may not listen on port {port}; choose one above 1023, for example {--port 8000}.", port=port
             ) from None
         raise _unusable(host, error) from None
-    return sock
 
 
 def _unusable(host: str, error: OSError) -> ServeError:
@@ -138,7 +128,7 @@ def url_of(sock: socket.socket) -> str:
 
 
 class Server(uvicorn.Server):
-    """A server of uvicorn that ends after one signal when all is answered, and at once after two.
+    """Runs uvicorn; it ends after one signal when all is answered, and at once after two.
 
     Args:
         ready: called when it listens. stopping: called when it begins to end.
@@ -208,7 +198,7 @@ def escaped(text: str) -> str:
 
 
 class _Line(logging.Formatter):
-    """One line for each record. Of an exception it has the class and the place: its message can quote a prompt."""
+    """Writes a record as one line. Of an exception it has the class and the place: its message can quote a prompt."""
 
     def format(self, record: logging.LogRecord) -> str:
         text = record.getMessage().strip()

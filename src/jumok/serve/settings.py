@@ -81,7 +81,7 @@ class ServeSettings:
 
     @property
     def may_write(self) -> bool:
-        """Whether clients may start trainings and send texts: with a key, or from this machine alone."""
+        """Return True if clients may start trainings and send texts: with a key, or from this machine alone."""
         return bool(self.keys) or is_local(self.host)
 
 

@@ -21,8 +21,16 @@ from jumok.models.encoder_decoder import EncoderDecoder
 from jumok.serve.completions import require_known
 from jumok.serve.errors import APIError
 from jumok.serve.replies import to_json
-from jumok.serve.schemas import AttentionBody, Body, ClassifyBody, EmbeddingBody, FillMaskBody, PageBody, TokenizeBody
-from jumok.serve.served_models import Served
+from jumok.serve.schemas import (
+    AttentionBody,
+    ClassifyBody,
+    EmbeddingBody,
+    FillMaskBody,
+    ModelBody,
+    PageBody,
+    TokenizeBody,
+)
+from jumok.serve.served_models import ServedModel
 from jumok.serve.settings import ServeSettings
 from jumok.serve.text_responses import TokenNames, require_short
 from jumok.view import schema
@@ -33,7 +41,7 @@ from jumok.view.trace import Trace, trace
 MOST_MASKS = 100  # each is a pass of the model
 
 
-def embed(served: Served, body: EmbeddingBody, settings: ServeSettings) -> str:
+def embed(served: ServedModel, body: EmbeddingBody, settings: ServeSettings) -> str:
     """Return the vector of each text, the mean of the model's last hidden states.
 
     Clients take the product of two vectors for their cosine, so the vectors have length 1, as those of OpenAI.
@@ -63,7 +71,7 @@ def embed(served: Served, body: EmbeddingBody, settings: ServeSettings) -> str:
     )
 
 
-def classify(served: Served, body: ClassifyBody, settings: ServeSettings) -> str:
+def classify(served: ServedModel, body: ClassifyBody, settings: ServeSettings) -> str:
     """Return the class of each text. label: null where the model's numbers for a text are not finite."""
     for text in body.input:
         require_short("input", len(text), settings)
@@ -82,7 +90,7 @@ def classify(served: Served, body: ClassifyBody, settings: ServeSettings) -> str
     return to_json({"object": "list", "model": served.name, "data": found})
 
 
-def fill(served: Served, body: FillMaskBody, settings: ServeSettings) -> str:
+def fill(served: ServedModel, body: FillMaskBody, settings: ServeSettings) -> str:
     """Return the text with its masks filled, and the candidates for each; `position` counts characters of the input."""
     require_short("input", len(body.input), settings)
     masks = body.input.count(mask_token(require_tokenizer(require_masked_model(served.model))))
@@ -101,7 +109,7 @@ def fill(served: Served, body: FillMaskBody, settings: ServeSettings) -> str:
     )
 
 
-def tokenize(served: Served, body: TokenizeBody, settings: ServeSettings) -> str:
+def tokenize(served: ServedModel, body: TokenizeBody, settings: ServeSettings) -> str:
     """Return the ids of a text, and each as text; see `TokenNames`."""
     require_short("input", len(body.input), settings)
     tokenizer = require_tokenizer(served.model)
@@ -109,23 +117,23 @@ def tokenize(served: Served, body: TokenizeBody, settings: ServeSettings) -> str
     return to_json({"model": served.name, "ids": ids, "tokens": [names.name(one) for one in ids], "count": len(ids)})
 
 
-def attention(served: Served, body: AttentionBody, settings: ServeSettings) -> str:
+def attention(served: ServedModel, body: AttentionBody, settings: ServeSettings) -> str:
     """Return a trace, as `jumok view` writes it into a page."""
     found = _trace(served, body.input, body.target, settings, layers=body.layers, heads=body.heads, top=body.top)
     return to_json(schema.to_json(found))
 
 
-def view_page(served: Served, body: PageBody, settings: ServeSettings, language: str) -> str:
+def view_page(served: ServedModel, body: PageBody, settings: ServeSettings, language: str) -> str:
     """Return the page of the viewer for a text, as `jumok view` writes it."""
     return page_of(_trace(served, body.text, body.target, settings), language=language).html
 
 
-def share_page(served: Served, body: Body, settings: ServeSettings, language: str) -> str:
+def share_page(served: ServedModel, body: ModelBody, settings: ServeSettings, language: str) -> str:
     """Return a page that holds the model, as `jumok share` writes it."""
     return ModelPage(served.model, served.name, language=language).html
 
 
-def _trace(served: Served, text: str, target: str | None, settings: ServeSettings, **how: Any) -> Trace:
+def _trace(served: ServedModel, text: str, target: str | None, settings: ServeSettings, **how: Any) -> Trace:
     require_short("input", len(text), settings)
     require_short("target", len(target or ""), settings)
     if target is not None and not isinstance(served.model, EncoderDecoder):  # the error of `trace` quotes it

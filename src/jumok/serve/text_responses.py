@@ -21,7 +21,7 @@ from jumok.serve.errors import APIError
 from jumok.serve.metrics import Metrics
 from jumok.serve.replies import DONE, Reply, to_json
 from jumok.serve.schemas import TextBody
-from jumok.serve.served_models import Served
+from jumok.serve.served_models import ServedModel
 from jumok.serve.settings import ServeSettings
 from jumok.text.hangul import nfc
 from jumok.tokenizers import Tokenizer
@@ -44,7 +44,7 @@ def sampling_of(body: TextBody) -> Sampling:
     )
 
 
-def service_of(served: Served) -> Service:
+def service_of(served: ServedModel) -> Service:
     """Return the service of a model that writes.
 
     Raises:
@@ -103,7 +103,7 @@ class ResponseForm(ABC):
             were read. count: of the texts.
     """
 
-    def __init__(self, served: Served, name: str, kinds: tuple[str, str], prompt_tokens: int, count: int) -> None:
+    def __init__(self, served: ServedModel, name: str, kinds: tuple[str, str], prompt_tokens: int, count: int) -> None:
         self._kind, self._chunk_kind = kinds
         self.count = count
         self._about = {"id": f"{name}-{uuid.uuid4().hex}", "created": int(time.time()), "model": served.name}

@@ -23,7 +23,6 @@ const MOST_USUAL = 1.15; // times the largest of them, above which a line leaves
  * @property {number} [width]
  * @property {boolean} [dashed]
  * @property {boolean} [dots] mark each point.
- * @property {boolean} [faint]
  * @property {boolean} [second] against the axis on the right, which has no numbers: from 0 to the largest value.
  */
 
@@ -32,9 +31,7 @@ const MOST_USUAL = 1.15; // times the largest of them, above which a line leaves
  * @property {string} label what a screen reader says.
  * @property {string} x the name of the horizontal axis.
  * @property {Series[]} series
- * @property {(x: number) => string} [showX]
  * @property {{name: string, y: number}[]} [lines] horizontal lines.
- * @property {number} [height]
  */
 
 /**
@@ -44,7 +41,7 @@ const MOST_USUAL = 1.15; // times the largest of them, above which a line leaves
  */
 export function drawChart(host, chart) {
   const width = Math.max(260, Math.floor(host.clientWidth || 600));
-  const height = chart.height ?? Math.round(Math.min(340, Math.max(200, width * 0.42)));
+  const height = Math.round(Math.min(340, Math.max(200, width * 0.42)));
   const scale = scaleOf(chart, width, height);
   const shapes = [...grid(chart, scale, width, height), ...chart.series.flatMap((one) => shapesOf(one, scale))];
   const picture = drawing({ class: "chart", viewBox: `0 0 ${width} ${height}`, width, height }, shapes);
@@ -109,10 +106,9 @@ function grid(chart, scale, width, height) {
       { class: "chart-tick", x: LEFT - 6, y: scale.y(y) + 4, "text-anchor": "end", "data-text": tidy(y) },
     ]);
   }
-  const showX = chart.showX ?? shortCount;
   let free = 0;
   for (const x of ticks(scale.x0, scale.x1)) {
-    const [at, text] = [scale.x(x), showX(x)];
+    const [at, text] = [scale.x(x), shortCount(x)];
     if (at - (text.length * LETTER) / 2 < free || at + (text.length * LETTER) / 2 > width) continue;
     free = at + (text.length * LETTER) / 2 + 8;
     shapes.push([
@@ -135,12 +131,12 @@ function grid(chart, scale, width, height) {
 }
 
 /** @param {Series} series @param {Scale} scale @returns {Shape[]} */
-function shapesOf({ name, points, width = 2, dashed, dots, faint, second }, scale) {
+function shapesOf({ name, points, width = 2, dashed, dots, second }, scale) {
   const y = second ? scale.second : scale.y;
   const path = points.map(([px, py], i) => `${i ? "L" : "M"}${round(scale.x(px))} ${round(y(py))}`).join("");
   /** @type {Shape[]} */
   const shapes = [];
-  const look = { fill: "none", "data-series": name, "stroke-width": width, opacity: faint ? 0.55 : 1 };
+  const look = { fill: "none", "data-series": name, "stroke-width": width };
   if (points.length > 1)
     shapes.push([
       "path",
@@ -192,7 +188,7 @@ function watch(picture, chart, scale, readout, height) {
     const values = found
       .filter(({ point }) => point)
       .map(({ one, point }) => `${one.name} ${tidy(/** @type {any} */ (point)[1])}`);
-    readout.textContent = `${chart.x} ${(chart.showX ?? shortCount)(x)} · ${values.join(" · ")}`;
+    readout.textContent = `${chart.x} ${shortCount(x)} · ${values.join(" · ")}`;
     const here = /** @type {SVGElement} */ (line);
     here.setAttribute("x1", String(scale.x(x)));
     here.setAttribute("x2", String(scale.x(x)));

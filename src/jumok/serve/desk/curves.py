@@ -20,7 +20,7 @@ JSON = dict[str, Any]
 
 @dataclass
 class Curve:
-    """What the log of a run says so far.
+    """Holds what the log of a run says so far.
 
     Steps are averaged, so that a curve has few points; a step whose loss is not finite is left out.
 

@@ -45,7 +45,7 @@ def desk_routes(folders: RunFolders, settings: ServeSettings) -> APIRouter:
 
 
 class Desk:
-    """The endpoints of the desk.
+    """Answers the requests of the page about runs and trainings.
 
     Attributes:
         writes: whether clients may start trainings and send texts.
