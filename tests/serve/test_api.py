@@ -30,6 +30,7 @@ from jumok.inference.embed import embed
 from jumok.inference.fill_mask import fill_mask
 from jumok.models import build
 from jumok.models.gpt import GPT
+from jumok.serve import task_endpoints
 from jumok.serve.app import create_app
 from jumok.serve.chat import transcript
 from jumok.serve.errors import APIError
@@ -394,6 +395,22 @@ def test_attention(post: Callable[..., httpx2.Response], runs: dict[str, Any], n
     assert (found["format"], found["model"]["name"]) == ("jumok-trace", name)
     assert found["attentions"][0]["layers"] == [0]
     assert found["attentions"][0]["heads"] == [1]
+
+
+def test_attention_is_recorded_beside_the_model_that_writes(
+    post: Callable[..., httpx2.Response], models: ServedModels, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Hooks on the modules that a service runs would record, and slow down, the texts of others."""
+    traced: list[Any] = []
+    trace = task_endpoints.trace
+    monkeypatch.setattr(
+        task_endpoints, "trace", lambda model, *given, **how: traced.append(model) or trace(model, *given, **how)
+    )
+    assert post("/v1/attention", {"model": "char", "input": "나는"}).status_code == 200
+    served = models._runs["char"].served
+    assert served is not None
+    assert traced[0] is not served.model
+    assert next(traced[0].parameters()) is next(served.model.parameters())
 
 
 # --- many at once -----------------------------------------------------------------------------------------------------

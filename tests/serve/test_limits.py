@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import time
+import tracemalloc
 from collections.abc import Callable, Iterator
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from served_runs import Running, answer_on, closed_by_server, echo, running
-from starlette.types import Receive, Scope, Send
+from starlette.types import Message, Receive, Scope, Send
 
 from jumok.errors import JumokError
 from jumok.serve.errors import api_error
+from jumok.serve.middleware import BodyLimit
 
 
 @pytest.fixture(scope="module")
@@ -55,6 +58,27 @@ def test_a_large_body_is_refused_without_a_length(server: Running) -> None:
     answer = server.send(chunked(100, 11))
     assert (answer.status, answer.error["code"]) == (413, "body_too_large")
     assert server.send(chunked(100_000, 20)).status == 413
+
+
+def test_the_rest_of_a_large_body_is_not_kept() -> None:
+    """It is read, so that the client sees the answer, and would fill the memory."""
+    part, sent = bytes(1_000_000), []
+
+    async def receive() -> Message:
+        await asyncio.sleep(0)
+        return {"type": "http.request", "body": part, "more_body": True}
+
+    async def send(message: Message) -> None:
+        sent.append(message)
+
+    scope: Scope = {"type": "http", "path": "/", "headers": []}
+    tracemalloc.start()
+    try:
+        asyncio.run(BodyLimit(echo, 1000, 0.2)(scope, receive, send))
+        assert tracemalloc.get_traced_memory()[1] < 10_000_000
+    finally:
+        tracemalloc.stop()
+    assert sent[0]["status"] == 413
 
 
 def test_a_slow_body_ends_with_408(hasty: Running) -> None:
