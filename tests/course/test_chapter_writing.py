@@ -11,9 +11,9 @@ from torch import Tensor
 from jumok import GPT, EncoderDecoder, EncoderDecoderConfig, GPTConfig, train_tokenizer
 from jumok.course.chapters import writing
 from jumok.inference.answer import answer_ids
+from jumok.inference.answer_search import Search
 from jumok.inference.generate import generate_ids
 from jumok.inference.sampling import Sampling, drawn, filtered, keep_min_p, keep_top_k, keep_top_p
-from jumok.inference.targets import Search
 
 ROWS = torch.randn(40, 23, dtype=torch.float64, generator=torch.Generator().manual_seed(0)) * 3
 TIES = torch.tensor([[1.0, 2.0, 2.0, 2.0, 0.0], [0.0, 0.0, 0.0, 0.0, 0.0]], dtype=torch.float64)

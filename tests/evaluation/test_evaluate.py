@@ -116,7 +116,7 @@ def test_losses_that_are_not_finite_are_an_error():
 
 
 @pytest.mark.parametrize("stride", [1, 3, CONTEXT])
-@pytest.mark.parametrize("length", [1, 2, CONTEXT, CONTEXT + 1, 50])
+@pytest.mark.parametrize("length", [1, CONTEXT + 1, 50])
 @pytest.mark.parametrize("family", ["modern", "classic"])
 def test_score_equals_a_double_loop(family: str, length: int, stride: int):
     """Texts shorter than, as long as, and longer than the context, with and without an id before them."""
@@ -248,8 +248,8 @@ def test_bfloat16_is_close():
 # --- the windows ------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("count", [1, 2, 7, 8, 9, 15, 16, 17, 100])
-@pytest.mark.parametrize("stride", [1, 3, 4, 8])
+@pytest.mark.parametrize("count", [1, 8, 9, 100])
+@pytest.mark.parametrize("stride", [1, 3, 8])
 def test_windows_predict_each_token_once_with_context(count: int, stride: int):
     width = min(CONTEXT, count)
     found = windows(count, CONTEXT, stride)

@@ -17,10 +17,10 @@ from transformers import AutoModelForSeq2SeqLM
 from jumok.config import EncoderDecoderConfig, GPTConfig
 from jumok.errors import ConfigError, JumokError, TextError, TokenizerError
 from jumok.inference.answer import answer, answer_ids, with_special_tokens
+from jumok.inference.answer_search import Answer, Search, SearchSettings, Targets
 from jumok.inference.generate import generate
 from jumok.inference.rules import forbid_repeats
 from jumok.inference.sampling import Sampling, SamplingSettings
-from jumok.inference.targets import Answer, Search, SearchSettings, Targets
 from jumok.interop.huggingface import to_hf
 from jumok.models import build
 from jumok.models.encoder_decoder import EncoderDecoder

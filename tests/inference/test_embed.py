@@ -13,7 +13,7 @@ from jumok.config import BERTConfig, EncoderDecoderConfig, GPTConfig
 from jumok.errors import ConfigError, JumokError, TextError
 from jumok.inference.embed import embed, embed_ids
 from jumok.inference.scoring import score
-from jumok.inference.window import window_start
+from jumok.inference.slots import window_start
 from jumok.models import build
 from jumok.tokenizers import train_tokenizer
 

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from jumok.config import EncoderDecoderConfig, GPTConfig
 from jumok.errors import ConfigError
-from jumok.inference.engine import FEWEST_SHARED, KEPT, Engine, common
+from jumok.inference.engine import MIN_SHARED_PREFIX, PREFIX_CACHE_SLOTS, Engine, common_prefix_length
 from jumok.inference.generate import write_all
 from jumok.inference.native.slots import NativeSlots
 from jumok.inference.requests import Request
@@ -185,15 +185,15 @@ def test_each_id_of_a_prompt_is_counted_once():
 
 def test_short_beginnings_are_not_worth_a_copy():
     engine = Engine(tiny(), 2)
-    write_all(engine, [Request(prompt=list(range(FEWEST_SHARED)), tokens=2)] * 2)
+    write_all(engine, [Request(prompt=list(range(MIN_SHARED_PREFIX)), tokens=2)] * 2)
     assert engine.reused == 0
 
 
 def test_only_the_newest_free_slots_keep_their_content():
     model = tiny()
-    engine = Engine(model, KEPT + 4)
-    write_all(engine, [Request(prompt=[number] * 20, tokens=2) for number in range(KEPT + 4)])
-    assert sum(bool(held) for held in engine._held) == KEPT
+    engine = Engine(model, PREFIX_CACHE_SLOTS + 4)
+    write_all(engine, [Request(prompt=[number] * 20, tokens=2) for number in range(PREFIX_CACHE_SLOTS + 4)])
+    assert sum(bool(held) for held in engine._held) == PREFIX_CACHE_SLOTS
 
 
 def test_a_long_prompt_does_not_hold_up_the_others():
@@ -420,7 +420,7 @@ def test_a_hook_that_is_set_in_the_middle_sees_whole_windows_of_all_texts():
     ("one", "other", "length"), [([], [], 0), ([1], [], 0), ([1, 2, 3], [1, 2, 4], 2), ([1], [1], 1)]
 )
 def test_common(one: list[int], other: list[int], length: int):
-    assert common(one, other) == length
+    assert common_prefix_length(one, other) == length
 
 
 def test_common_is_the_plain_loop():
@@ -428,4 +428,4 @@ def test_common_is_the_plain_loop():
     for _ in range(300):
         one, other = ([draw.randrange(2) for _ in range(draw.randrange(12))] for _ in range(2))
         plain = next((n for n, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
-        assert common(one, other) == plain
+        assert common_prefix_length(one, other) == plain

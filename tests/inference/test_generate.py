@@ -218,7 +218,7 @@ def random_logits(seed: int) -> Tensor:
     return torch.randn(4, 50, dtype=torch.float64, generator=torch.Generator().manual_seed(seed)) * 3
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", [0])
 @pytest.mark.parametrize(
     ("setting", "processors"),
     [

@@ -218,9 +218,9 @@ def test_standard_input_a_text_a_line(command: Command):
 LINES = ["그냥 그래요", "", "봤어요", " \t ", "", "그냥 그래요"]
 
 
-@pytest.mark.parametrize("newline", ["\n", "\r\n", "\r"])
-@pytest.mark.parametrize("end", ["", "\n", "\n\n"])
-@pytest.mark.parametrize("codec", ["utf-8", "cp949"])
+@pytest.mark.parametrize(
+    ("newline", "end", "codec"), [("\n", "", "utf-8"), ("\r\n", "\n", "cp949"), ("\r", "\n\n", "utf-8")]
+)
 def test_one_answer_for_each_line(command: Command, newline: str, end: str, codec: str):
     """Blank lines were dropped, so that the answers no longer stood beside their questions."""
     content = newline.join(LINES) + end.replace("\n", newline)

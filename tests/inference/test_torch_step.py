@@ -17,10 +17,9 @@ from jumok.inference.engine import Engine
 from jumok.inference.generate import generate, generate_ids, write_all
 from jumok.inference.requests import Request
 from jumok.inference.sampling import Sampling
-from jumok.inference.slots import Chunk
+from jumok.inference.slots import Chunk, window_start
 from jumok.inference.torch_slots import TorchSlots
 from jumok.inference.torch_step import TorchStep, can_replace
-from jumok.inference.window import window_start
 from jumok.models.checks import not_finite
 from jumok.models.gpt import GPT
 from jumok.models.rung import Rung
@@ -441,3 +440,11 @@ def test_generate_takes_a_list_of_prompts(family: str, tales: str):
 def test_rounded_matrices_need_the_native_step(quantize: str):
     with pytest.raises(ConfigError, match=f"quantize='{quantize}' is computed by the C"):
         written(tiny(), [[1]], 1, quantize=quantize)
+
+
+def test_rounded_matrices_build_the_native_step(monkeypatch: pytest.MonkeyPatch):
+    asked: list[bool] = []
+    monkeypatch.setattr("jumok.inference.engine.library", asked.append)
+    with pytest.raises(ConfigError, match="needs a C"):
+        Engine(tiny(), 1, quantize="int8")
+    assert asked == [True]

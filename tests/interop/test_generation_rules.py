@@ -15,8 +15,8 @@ import jumok
 from jumok.config import EncoderDecoderConfig, GenerationRules, GPTConfig
 from jumok.errors import ConfigError, JumokError
 from jumok.inference.answer import answer, answer_ids
+from jumok.inference.answer_search import Search
 from jumok.inference.generate import generate
-from jumok.inference.targets import Search
 from jumok.interop.huggingface import from_hf, to_hf
 from jumok.models import build
 from jumok.models.encoder_decoder import EncoderDecoder

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from jumok.config import BERTConfig, EncoderDecoderConfig, GPTConfig, ModelConfig, to_dict
 from jumok.config.features import kind_of
-from jumok.inference.window import window_start
+from jumok.inference.slots import window_start
 from jumok.interpret.ablation import ablate
 from jumok.interpret.record import record
 from jumok.models import Model, build

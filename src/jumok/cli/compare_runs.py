@@ -38,7 +38,7 @@ FIGURES = {
 
 
 def split_runs(run: Path, others: tuple[str, ...]) -> tuple[list[Path], tuple[str, ...]]:
-    """The models and the texts: each argument up to the first one that is not the folder of a model is a model.
+    """Return the models and the texts: each argument up to the first one that is not the folder of a model is a model.
 
     Raises:
         RunError: a model follows a text.
@@ -96,7 +96,7 @@ def require_picture(task: str, picture: Path | None) -> None:
 
 
 def measure(task: str, model: Any, material: Any, flags: Mapping[str, Any]) -> Any:
-    """The figures of the task, as a dataclass."""
+    """Return the figures of the task, as a dataclass."""
     if task == "classify":
         from jumok.evaluation.classification import evaluate_classes
 
@@ -220,7 +220,7 @@ def compare(
 
 
 def names_of(runs: Sequence[Path]) -> list[str]:
-    """The names of folders; those that are alike with as many folders above as tell them apart.
+    """Return the names of folders; those that are alike with as many folders above as tell them apart.
 
     Raises:
         ConfigError: a folder is given twice.
@@ -241,7 +241,7 @@ def names_of(runs: Sequence[Path]) -> list[str]:
 
 
 def _task_of_all(runs: Sequence[Path]) -> str:
-    """The task of all models, from their configurations alone."""
+    """Return the task of all models, from their configurations alone."""
     from jumok.config.features import task_of
     from jumok.runs.load import read_shape
 
@@ -262,7 +262,7 @@ def _task_of_all(runs: Sequence[Path]) -> str:
 def _row(
     run: Path, name: str, task: str, material: Any, device: str, flags: Mapping[str, Any], *, quiet: bool, verify: bool
 ) -> tuple[dict[str, Any], LossByPosition | None]:
-    """The figures of a model, and its loss by position if it is a language model."""
+    """Return the figures of a model, and its loss by position if it is a language model."""
     from jumok import device as devices
     from jumok.runs.load import load
     from jumok.training.tasks import task_of_run

@@ -96,7 +96,7 @@ def generate(
 
 
 def _prompt(run: Path, given: tuple[str, ...], option: str | None) -> str | None:
-    """The prompt of the argument or of --prompt, or None."""
+    """Return the prompt of the argument or of --prompt, or None."""
     if len(given) > 1:
         raise ConfigError(
             "PROMPT is one argument, but {count} were given; put quotes around it: {command}",

@@ -21,7 +21,7 @@ ASKED = re.compile(r"(?:allocate|allocating) (\d+) bytes")  # torch on CPUs
 
 
 def out_of_memory(verb: str, error: BaseException) -> str:
-    """The message for an error that means that memory ran out."""
+    """Return the message for an error that means that memory ran out."""
     free, remedy = free_memory(), REMEDIES.get(verb, OTHERWISE)
     asked = ASKED.search(str(error))
     numbers = [tr("{bytes} more were needed", bytes=bytes_of(int(asked[1])))] if asked else []

@@ -88,7 +88,7 @@ def predict(
 def _notices(
     predictions: Sequence[Prediction | None], unseen: Sequence[Sequence[str]], context_length: int
 ) -> Iterator[str]:
-    """How many texts have no class, were cut, or have characters that do not occur in the training text."""
+    """Yield how many texts have no class, were cut, or have characters that do not occur in the training text."""
     count = len(predictions)
     if empty := predictions.count(None):
         yield tr("{empty:,} of {texts:,} texts are empty and have no class.", empty=empty, texts=count)
@@ -130,7 +130,7 @@ def _write_table(texts: Sequence[str], predictions: Sequence[Prediction | None])
 
 
 def _texts(arguments: tuple[str, ...], column: str, encoding: str | None, *, table_piped: bool) -> list[str]:
-    """The texts that the arguments are or name. table_piped: whether stdin is a table."""
+    """Return the texts that the arguments are or name. table_piped: whether stdin is a table."""
     from jumok.text import TABLES, read_column
 
     if not arguments and not sys.stdin.isatty():

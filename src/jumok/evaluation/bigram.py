@@ -37,7 +37,7 @@ class Bigram:
         self.alone = (counts + kinds / CODE_POINTS) / (counts.sum() + kinds)  # p(c)
 
     def nats_per_char(self, chunks: Iterable[str]) -> float:
-        """The mean of -ln p(c | a) over the characters of a text, which has one or more."""
+        """Return the mean of -ln p(c | a) over the characters of a text, which has one or more."""
         nats, chars = 0.0, 0
         for keys in _pairs(chunks):
             first, second = keys >> BITS, keys & (2**BITS - 1)

@@ -87,6 +87,6 @@ def loss_by_position(
 
 
 def _edges(width: int) -> NDArray[np.int64]:
-    """Where bins of the positions 0 to width - 1 begin, and width: 0, 1, 2, 3, 5, 7, 10, ..."""
+    """Return where bins of the positions 0 to width - 1 begin, and width: 0, 1, 2, 3, 5, 7, 10, ..."""
     edges = np.round(2 ** (np.arange(BINS * width.bit_length() + 1) / BINS)).astype(np.int64) - 1
     return np.unique(np.append(edges[edges < width], width))

@@ -112,7 +112,7 @@ def judge(
     cut: int = 0,
     weights: Tensor | None = None,
 ) -> ClassEvaluation:
-    """The figures for log-probabilities, (n, labels), and the places of the true labels, (n,).
+    """Return the figures for log-probabilities, (n, labels), and the places of the true labels, (n,).
 
     Args:
         weights: (labels,), how much a text of each counts in the loss, which is their weighted mean; None: all alike.
@@ -141,7 +141,7 @@ def judge(
 
 
 def _confusion(truth: NDArray[np.int64], said: NDArray[np.int64], labels: int) -> NDArray[np.int64]:
-    """How many texts of each class, a row, were predicted as which: (labels, labels)."""
+    """Return how many texts of each class, a row, were predicted as which: (labels, labels)."""
     counts = np.zeros((labels, labels), np.int64)
     np.add.at(counts, (truth, said), 1)
     return counts

@@ -55,7 +55,7 @@ def evaluate(
     beam: int | None = None,
     allow_lossy: bool = False,
 ) -> TextEvaluation | MaskedEvaluation | ClassEvaluation | PairEvaluation:
-    """How good a model is, by figures of its kind.
+    """Return how good a model is, by figures of its kind.
 
     >>> jumok.evaluate(model, Path("other.txt")).nats_per_char
 
@@ -68,7 +68,7 @@ def evaluate(
             classifier and an encoder–decoder also rows: [("정말 재미있어요", "좋음"), ...].
         columns: of a table at a path, the two to read [text and label; source and target].
         stride, allow_lossy: of a GPT, see `jumok.evaluation.language_model.evaluate_text`. beam: of an
-            encoder–decoder, see `jumok.inference.targets.Search`.
+            encoder–decoder, see `jumok.inference.answer_search.Search`.
 
     Raises:
         ConfigError: a string looks like the name of a file, or a setting is for another kind of model.

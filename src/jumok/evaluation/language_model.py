@@ -119,7 +119,7 @@ def evaluation_of(
     *,
     allow_lossy: bool = False,
 ) -> TextEvaluation:
-    """The numbers of a text that follow from its nats.
+    """Return the numbers of a text that follow from its nats.
 
     Args:
         model, text, allow_lossy: see `evaluate_text`.
@@ -165,7 +165,7 @@ def require_whole(lost: LostText) -> None:
 
 @contextmanager
 def encoded(text: str | Text, tokenizer: Tokenizer) -> Iterator[IdSequence]:
-    """The ids of a text, one or more; those of a `Text` lie in a temporary file meanwhile.
+    """Yield the ids of a text, one or more; those of a `Text` lie in a temporary file meanwhile.
 
     Raises:
         TextError: the text is empty, or has no tokens.
@@ -191,7 +191,7 @@ def score(
     max_windows: int | None = None,
     before: Sequence[int] = (),
 ) -> Score:
-    """The nats of a text given as ids, or of a sample of its windows.
+    """Return the nats of a text given as ids, or of a sample of its windows.
 
     All windows together predict each token once. With fewer, the tokens of the sample are a share of the text, whose
     size is `tokens`; for nats per character, take the characters per token of the whole text.

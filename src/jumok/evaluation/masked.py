@@ -95,7 +95,7 @@ class MaskedScorer:
         return self._score(model, self._spread(ids, count))
 
     def usual_count(self, size: int) -> int:
-        """How many tokens of a text of so many `score_alone` should mask: all of a short one."""
+        """Return how many tokens of a text of so many `score_alone` should mask: all of a short one."""
         return min(size, max(ALL_ALONE, ALONE * size // self.width(size)))
 
     def width(self, size: int) -> int:
@@ -105,7 +105,7 @@ class MaskedScorer:
     def batch(
         self, block: NDArray[np.int64], shown: NDArray[np.int64], places: NDArray[np.int64]
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """The input of a model, the places to predict, and the targets.
+        """Return the input of a model, the places to predict, and the targets.
 
         Args:
             block: (B, W), windows of ids. shown: (B, W), the same with masks. places: (B, M), of masked tokens, or
@@ -207,7 +207,7 @@ def evaluate_masked(model: Model, text: str | Text) -> MaskedEvaluation:
 
 
 def at_places(hidden: Tensor, places: Tensor) -> Tensor:
-    """The hidden states at some places of each row: (B, T, C), (B, M) -> (B, M, C)."""
+    """Return the hidden states at some places of each row: (B, T, C), (B, M) -> (B, M, C)."""
     return hidden.gather(1, places[..., None].expand(-1, -1, hidden.shape[-1]))
 
 

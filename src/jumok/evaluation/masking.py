@@ -60,7 +60,7 @@ class Masking:
         return np.where(inside, np.cumsum(begins, axis=1), 0)
 
     def masked(self, block: NDArray[np.int64], places: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The block with [MASK] at all its places: (B, W), (B, M) -> (B, W)."""
+        """Return the block with [MASK] at all its places: (B, W), (B, M) -> (B, W)."""
         result = block.copy()
         rows = np.nonzero(places != NOTHING)[0]
         result[rows, places[places != NOTHING]] = self.mask

@@ -24,7 +24,7 @@ TABLE_BITS = 22
 
 
 def overlap(known: IdSequence, asked: IdSequence, width: int) -> float:
-    """The share of the passages of `asked` that stand anywhere in `known`.
+    """Return the share of the passages of `asked` that stand anywhere in `known`.
 
     `asked` is cut into passages of `width` ids, each of which is compared with all windows of `known` by 64 bits of a
     polynomial hash (https://doi.org/10.1147/rd.312.0249). The time is linear in both, and the memory does not depend
@@ -64,7 +64,7 @@ def _scattered(ids: Ids) -> NDArray[np.uint64]:
 
 
 def line_overlap(known: Iterable[str], asked: Iterable[str]) -> float:
-    """The share of the characters of `asked` that are in lines which are lines of `known` too.
+    """Return the share of the characters of `asked` that are in lines which are lines of `known` too.
 
     This finds the copies in texts of short lines, such as one review a line, that are shorter than a passage.
 
@@ -96,7 +96,7 @@ def _is_long(line: str) -> bool:
 
 
 def _lines(chunks: Iterable[str]) -> Iterator[list[str]]:
-    """The lines of a text, without the spaces around them, some at a time."""
+    """Yield the lines of a text, without the spaces around them, some at a time."""
     rest = ""
     for chunk in chunks:
         *whole, rest = (rest + chunk).split("\n")

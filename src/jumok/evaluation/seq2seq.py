@@ -32,8 +32,8 @@ from jumok.data.batches import LengthBatches
 from jumok.data.rows import Rows
 from jumok.errors import JumokError, TextError
 from jumok.inference.answer import answer_ids, with_special_tokens
+from jumok.inference.answer_search import Answer, Search, SearchSettings
 from jumok.inference.requests import require_answering
-from jumok.inference.targets import Answer, Search, SearchSettings
 from jumok.models.checks import require_finite_losses
 from jumok.models.encoder_decoder import EncoderDecoder
 from jumok.models.losses import IGNORED, MOST_LOGITS, cross_entropies
@@ -80,7 +80,7 @@ def evaluate_pairs(
         model: with its tokenizer at `model.tokenizer`; it runs where it is, in eval mode meanwhile.
         pairs: a table with the columns source and target, or the pairs themselves.
         metrics: compute chrF and BLEU, for which sacrebleu is needed; without it they are None.
-        search: beam, length_penalty, no_repeat_ngram, max_tokens: see `jumok.inference.targets.Search`.
+        search: beam, length_penalty, no_repeat_ngram, max_tokens: see `jumok.inference.answer_search.Search`.
 
     Raises:
         ConfigError: a setting is out of range, or the model is no encoder–decoder.
@@ -120,7 +120,7 @@ def evaluate_pairs(
 
 
 def best(answers: Sequence[Answer]) -> str:
-    """The text of the first of the answers to a source; "" if a search ended without one."""
+    """Return the text of the first of the answers to a source; "" if a search ended without one."""
     return answers[0].text if answers else ""
 
 
@@ -128,7 +128,7 @@ def best(answers: Sequence[Answer]) -> str:
 
 
 def as_pairs(pairs: Table | Sequence[Pair]) -> list[Pair]:
-    """The pairs of a table with the columns source and target; other columns are not looked at.
+    """Return the pairs of a table with the columns source and target; other columns are not looked at.
 
     Raises:
         TextError: one of the two columns is missing.
@@ -174,7 +174,7 @@ def encode_pair(tokenizer: Tokenizer, config: EncoderDecoderConfig, pair: Pair) 
 def pair_batch(
     sources: Rows, targets: Rows, rows: NDArray[np.int64], config: EncoderDecoderConfig
 ) -> tuple[Tensor, Tensor]:
-    """Some pairs as a batch: sources (B, S) and targets (B, T), int64, padded on the right with IGNORED."""
+    """Return some pairs as a batch: sources (B, S) and targets (B, T), int64, padded on the right with IGNORED."""
     source, target = (part.padded(rows, IGNORED, most=config.context_length) for part in (sources, targets))
     return source, target
 
@@ -183,7 +183,7 @@ def pair_batch(
 
 
 def target_losses(model: EncoderDecoder, source: Tensor, target: Tensor, smoothing: float = 0.0) -> Tensor:
-    """The cross-entropy of each token of some targets, in nats, (N,).
+    """Return the cross-entropy of each token of some targets, in nats, (N,).
 
     Args:
         source, target: see `forced_logits`. smoothing: see `jumok.models.losses.cross_entropies`.
@@ -192,7 +192,7 @@ def target_losses(model: EncoderDecoder, source: Tensor, target: Tensor, smoothi
 
 
 def forced_logits(model: EncoderDecoder, source: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
-    """The logits of each token of some targets, (N, V), and the tokens, (N,).
+    """Return the logits of each token of some targets, (N, V), and the tokens, (N,).
 
     The decoder sees `decoder_start_id` and then the right tokens, whatever it would have written itself ("teacher
     forcing").
@@ -245,5 +245,5 @@ def corpus_scores(answers: Sequence[str], targets: Sequence[str]) -> tuple[float
 
 
 def has_sacrebleu() -> bool:
-    """Whether chrF and BLEU can be computed."""
+    """Return whether chrF and BLEU can be computed."""
     return importlib.util.find_spec("sacrebleu") is not None

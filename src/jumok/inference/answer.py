@@ -19,11 +19,11 @@ from numpy.typing import NDArray
 
 from jumok.config import EncoderDecoderConfig, require_range
 from jumok.errors import ConfigError, TextError
+from jumok.inference.answer_search import Answer, Search, SearchSettings, Targets, make_answer
 from jumok.inference.beam_search import beam_search
 from jumok.inference.engine import Engine
 from jumok.inference.generate import write_all
 from jumok.inference.requests import answer_request, require_answering, sample_number
-from jumok.inference.targets import Answer, Search, SearchSettings, Targets, make_answer
 from jumok.inference.writer import Continuation
 from jumok.models import require_memory_for_texts
 from jumok.models.checks import not_finite
@@ -81,7 +81,7 @@ def answer(
 def with_special_tokens(
     tokenizer: Tokenizer, text: str, config: EncoderDecoderConfig, most: int | None = None
 ) -> NDArray[np.int64]:
-    """The ids of a text between the special tokens around it, as a source and a target have them: (S,).
+    """Return the ids of a text between the special tokens around it, as a source and a target have them: (S,).
 
     Args:
         most: of these ids; a longer text loses its end, and keeps its special tokens. None: as many as there are.
@@ -141,7 +141,7 @@ def answer_ids(
 
 
 def _answer(model: EncoderDecoder, tokenizer: Tokenizer, text: Continuation, search: Search) -> Answer:
-    """What an engine has written."""
+    """Return what an engine has written."""
     finish = text.finish
     assert finish is not None
     assert finish != "cancelled"

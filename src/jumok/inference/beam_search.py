@@ -13,11 +13,11 @@ from collections.abc import Sequence
 
 import torch
 
-from jumok.inference.targets import Answer, Search, Targets
+from jumok.inference.answer_search import Answer, Search, Targets
 
 
 def beam_search(targets: Targets, search: Search) -> list[list[Answer]]:
-    """The best answers for each source, at most `beam` of them, the best first.
+    """Return the best answers for each source, at most `beam` of them, the best first.
 
     The rows of `targets` are N sources times K beams; K is 1 at the first token, where all beams are alike. A source
     whose search is over is dropped.
@@ -65,5 +65,5 @@ def _keep(answers: list[Answer], new: Answer, most: int) -> None:
 
 
 def _can_improve(answers: Sequence[Answer], search: Search, leader: float, length: int) -> bool:
-    """Whether a beam of this log-probability and length, scored as if it ended now, can still change the answers."""
+    """Return whether a beam of this log-probability and length, if it ended now, would change the answers."""
     return len(answers) < search.beam or search.score(leader, length) > answers[-1].score

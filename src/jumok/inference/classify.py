@@ -56,7 +56,7 @@ class Prediction:
 
 
 def predict(model: Model, texts: Sequence[str]) -> list[Prediction]:
-    """The class of each text, in the order of the texts.
+    """Return the class of each text, in the order of the texts.
 
     Args:
         model: a classifier, with its tokenizer at `model.tokenizer`; it runs where it is, in eval mode meanwhile.
@@ -119,7 +119,7 @@ def _prediction(labels: Sequence[str], shares: Tensor, text: Framed) -> Predicti
 
 
 def require_classifier(model: Model) -> Classifier:
-    """The model, which has labels.
+    """Return the model, which has labels.
 
     Raises:
         JumokError: it has none.
@@ -175,13 +175,13 @@ def _of_labels(texts: int, model: Classifier) -> str:
 
 
 def listed(names: Sequence[str] | Counter[str], most: int = SHOWN) -> str:
-    """Some labels for a message: 'x', 'y' and 5 more."""
+    """Return some labels for a message: 'x', 'y' and 5 more."""
     shown = ", ".join(repr(name) for name, _ in zip(names, range(most), strict=False))
     return tr("{shown} and {more} more", shown=shown, more=len(names) - most) if len(names) > most else shown
 
 
 def framed_texts(model: Classifier, texts: Sequence[str]) -> list[Framed | None]:
-    """Each text as the model reads it; None for one that is empty or of which the tokenizer makes nothing."""
+    """Return each text as the model reads it; None for one that is empty or of which the tokenizer makes nothing."""
     tokenizer = require_tokenizer(model)
     framing = Framing.of(model.config, tokenizer)
     encoded = (tokenizer.encode(text.strip()) for text in texts)

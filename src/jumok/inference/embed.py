@@ -27,7 +27,7 @@ from jumok.tokenizers import Ids
 
 
 def embed(model: Model, texts: Sequence[str]) -> Tensor:
-    """The embedding of each text: (N, C), float32, on the CPU; not normalized.
+    """Return the embedding of each text: (N, C), float32, on the CPU; not normalized.
 
     A text does not depend on the others, up to rounding. The model is in eval mode meanwhile.
 

@@ -24,18 +24,17 @@ from jumok.inference.native.slots import NativeSlots
 from jumok.inference.requests import Drawn, Request
 from jumok.inference.rules import NextIdRules
 from jumok.inference.sampling import drawn, filtered
-from jumok.inference.slots import Chunk, Quantization, Slots
+from jumok.inference.slots import Chunk, Quantization, Slots, window_start
 from jumok.inference.torch_slots import AnswerSlots, TorchSlots, WindowSlots
 from jumok.inference.torch_step import hooks_of
-from jumok.inference.window import window_start
 from jumok.inference.writer import Continuation
 from jumok.models.checks import finite_rows
 from jumok.models.encoder_decoder import EncoderDecoder
 from jumok.models.gpt import GPT
 from jumok.models.modes import parts_in_eval_mode
 
-FEWEST_SHARED = 16  # ids at the beginning of two texts that are worth copying instead of reading
-KEPT = 8  # free slots that keep their content, for texts that begin alike
+MIN_SHARED_PREFIX = 16  # ids at the beginning of two texts that are worth copying instead of reading
+PREFIX_CACHE_SLOTS = 8  # free slots that keep their content, for texts that begin alike
 
 
 class Engine:
@@ -68,7 +67,7 @@ class Engine:
         cache: bool = True,
         build: bool = False,
     ) -> None:
-        self.active: list[_Place] = []
+        self.active: list[_ActiveText] = []
         self.read = self.reused = 0
         self._model = model
         self._slots = make_slots(model, slots, quantize, cache, build)
@@ -121,7 +120,7 @@ class Engine:
             no_repeat_ngram=request.no_repeat_ngram,
         )
         text = Continuation(request, self._model.tokenizer, self._known, rules or None)
-        place = _Place(text, self._best_slot(text.ids))
+        place = _ActiveText(text, self._best_slot(text.ids))
         if isinstance(self._slots, AnswerSlots) and request.source is not None:
             self._slots.begin(place.slot, request.source)
         del self._free[place.slot]
@@ -172,7 +171,7 @@ class Engine:
         return texts
 
     def _watched_slots(self) -> Slots:
-        """The slots for this step: those without a cache if hooks were set that the others would not call."""
+        """Return the slots for this step: those without a cache if hooks were set that the others would not call."""
         watched = any(self._hooks) and not self._slots.calls_hooks
         self._cached = not watched and self._slots is not self._windows
         if not watched:
@@ -184,8 +183,8 @@ class Engine:
 
     # --- what to read -------------------------------------------------------------------------------------------------
 
-    def _next_chunk(self, place: _Place, longest: int) -> Chunk | None:
-        """The next ids of a text to read, or None while it waits for another one that begins alike."""
+    def _next_chunk(self, place: _ActiveText, longest: int) -> Chunk | None:
+        """Return the next ids of a text to read, or None while it waits for another one that begins alike."""
         slot, ids = place.slot, place.text.ids
         held = self._held[slot]
         start = window_start(len(ids), self._model.config.context_length)
@@ -202,37 +201,37 @@ class Engine:
         first = start + len(held)
         return Chunk(slot, len(held), ids[first : first + longest])
 
-    def _share(self, place: _Place) -> bool:
-        """Copy what another slot holds of a window; whether to wait, because a text before it is reading more of it."""
+    def _share(self, place: _ActiveText) -> bool:
+        """Copy what another slot holds of a window. Return True if an earlier text is still reading a longer prefix."""
         window = place.window[:-1]  # the last id is always read, for its logits
         held = self._held[place.slot]
-        del held[common(held, window) :]
-        if len(window) - len(held) < FEWEST_SHARED:
+        del held[common_prefix_length(held, window) :]
+        if len(window) - len(held) < MIN_SHARED_PREFIX:
             return False
-        length, best = max((common(ids, window), slot) for slot, ids in enumerate(self._held))
+        length, best = max((common_prefix_length(ids, window), slot) for slot, ids in enumerate(self._held))
         for other in self.active:
             if other is place:
                 break
             reads = len(other.text.ids) - other.start > len(self._held[other.slot]) + 1
-            if reads and common(other.window[:-1], window) >= length + FEWEST_SHARED:
+            if reads and common_prefix_length(other.window[:-1], window) >= length + MIN_SHARED_PREFIX:
                 return True
-        if length >= len(held) + FEWEST_SHARED:
+        if length >= len(held) + MIN_SHARED_PREFIX:
             self._slots.copy(best, place.slot, length)
             held[:] = window[:length]
         return False
 
     def _best_slot(self, ids: Sequence[int]) -> int:
-        """The free slot that holds most of the beginning of a text, or else the one that was used longest ago."""
+        """Return the free slot that has the longest prefix of a text, or else the least recently used one."""
         if self._shares:
             window = ids[window_start(len(ids), self._model.config.context_length) :]
-            length, best = max((common(self._held[slot], window), slot) for slot in self._free)
-            if length >= FEWEST_SHARED:
+            length, best = max((common_prefix_length(self._held[slot], window), slot) for slot in self._free)
+            if length >= MIN_SHARED_PREFIX:
                 return best
         oldest = next(iter(self._free))
         self._held[oldest].clear()
         return oldest
 
-    def _leave(self, places: Sequence[_Place]) -> None:
+    def _leave(self, places: Sequence[_ActiveText]) -> None:
         """Free the slots of texts that ended."""
         if not places:
             return
@@ -241,7 +240,7 @@ class Engine:
             self._free[place.slot] = None
             if place.text.finish == "not finite" or not self._shares:
                 self._forget(place.slot)
-        for slot in list(self._free)[:-KEPT]:
+        for slot in list(self._free)[:-PREFIX_CACHE_SLOTS]:
             if self._held[slot]:
                 self._forget(slot)
 
@@ -264,9 +263,9 @@ class Engine:
             some = logits if len(rows) == len(texts) else logits[rows]  # (n, V)
             alike = [texts[row] for row in rows]
             if settings is None and native is not None:
-                _choose_plain(native, some, alike)
+                _choose_by_temperature(native, some, alike)
             else:
-                _choose_alike(some, alike)
+                _choose_by_settings(some, alike)
 
 
 def make_slots(
@@ -311,7 +310,7 @@ def packed_bytes(config: ModelConfig, dtype: torch.dtype, device: str, quantize:
     return packed + 4 * (count_parameters(config) + tied - blocks - head + count_constants(config))
 
 
-class _Place:
+class _ActiveText:
     """A text, its slot, and where its window begins.
 
     is_new: nothing of this window was read yet.
@@ -325,12 +324,12 @@ class _Place:
         return self.text.ids[max(0, self.start) :]
 
     def of_prompt(self, first: int, count: int) -> int:
-        """How many of some ids belong to the prompt, the first of which is at a position of the window."""
+        """Return how many of some ids belong to the prompt, the first of which is at a position of the window."""
         return max(0, min(count, len(self.text.request.prompt) - self.start - first))
 
 
-def common(one: Sequence[int], other: Sequence[int]) -> int:
-    """How many ids two texts have in common at their beginning."""
+def common_prefix_length(one: Sequence[int], other: Sequence[int]) -> int:
+    """Return how many ids two texts have in common at their beginning."""
     low, high = 0, min(len(one), len(other))
     while low < high:  # slices are compared faster than single ids
         middle = (low + high + 1) // 2
@@ -338,7 +337,7 @@ def common(one: Sequence[int], other: Sequence[int]) -> int:
     return low
 
 
-def _choose_plain(slots: NativeSlots, logits: Tensor, texts: Sequence[Continuation]) -> None:
+def _choose_by_temperature(slots: NativeSlots, logits: Tensor, texts: Sequence[Continuation]) -> None:
     """As `Engine._choose`, for texts with plain sampling, of any temperatures."""
     temperatures = [text.request.sampling.temperature for text in texts]
     uniform = [text.uniform() if warm else 0.0 for text, warm in zip(texts, temperatures, strict=True)]
@@ -346,16 +345,16 @@ def _choose_plain(slots: NativeSlots, logits: Tensor, texts: Sequence[Continuati
     if min(ids) < 0:
         logits, texts = _finite(logits, [token >= 0 for token in ids], texts)
         ids = [token for token in ids if token >= 0]
-    _push(ids, logits.log_softmax(dim=-1) if _describes(texts) else None, texts)
+    _push(ids, logits.log_softmax(dim=-1) if _wants_logprobs(texts) else None, texts)
 
 
-def _choose_alike(logits: Tensor, texts: Sequence[Continuation]) -> None:
+def _choose_by_settings(logits: Tensor, texts: Sequence[Continuation]) -> None:
     """As `Engine._choose`, for texts with equal settings."""
     logits, texts = _finite(logits, finite_rows(logits).tolist(), texts)
     if not texts:
         return
     sampling = texts[0].request.sampling
-    log_probabilities = _apply_rules(logits.log_softmax(dim=-1), texts) if _describes(texts) else None  # (N, V)
+    log_probabilities = _apply_rules(logits.log_softmax(dim=-1), texts) if _wants_logprobs(texts) else None  # (N, V)
     logits = _apply_rules(logits, texts)  # (N, V)
     seen, counts = (_stacked([getattr(text, name) for text in texts]) for name in ("seen", "counts"))
     chances = filtered(logits, sampling, seen, counts)  # (N, V)
@@ -367,7 +366,7 @@ def _choose_alike(logits: Tensor, texts: Sequence[Continuation]) -> None:
 
 
 def _finite(logits: Tensor, finite: Sequence[bool], texts: Sequence[Continuation]) -> tuple[Tensor, list[Continuation]]:
-    """The texts with finite logits, and these logits; the others end."""
+    """Return the texts with finite logits, and these logits; the others end."""
     for text, fine in zip(texts, finite, strict=True):
         if not fine:
             text.end("not finite")
@@ -375,7 +374,7 @@ def _finite(logits: Tensor, finite: Sequence[bool], texts: Sequence[Continuation
     return logits if len(rows) == len(texts) else logits[rows], [texts[row] for row in rows]
 
 
-def _describes(texts: Sequence[Continuation]) -> bool:
+def _wants_logprobs(texts: Sequence[Continuation]) -> bool:
     return any(text.request.top is not None for text in texts)
 
 

@@ -104,7 +104,7 @@ def fill_mask(model: Model, text: str, top: int = 5) -> FilledText:
 
 
 def require_masked_model(model: Model) -> BERT:
-    """The model, which must predict masked tokens.
+    """Return the model, which must predict masked tokens.
 
     Raises:
         JumokError: it does not predict them.
@@ -122,7 +122,7 @@ def require_masked_model(model: Model) -> BERT:
 
 
 def mask_token(tokenizer: Tokenizer) -> str:
-    """The name of the mask token.
+    """Return the name of the mask token.
 
     Raises:
         TokenizerError: there is none.
@@ -142,7 +142,7 @@ def mask_token(tokenizer: Tokenizer) -> str:
 
 
 def ordinary_ids(tokenizer: Tokenizer) -> NDArray[np.bool_]:
-    """Which ids stand for text: (vocab_size,), False for special tokens."""
+    """Return which ids stand for text: (vocab_size,), False for special tokens."""
     ordinary = np.ones(tokenizer.vocab_size, np.bool_)
     ordinary[list(tokenizer.special_tokens.values())] = False
     return ordinary
@@ -230,7 +230,7 @@ def _allowed(parts: Sequence[str], tokenizer: Tokenizer) -> Tensor:
 
 
 def _spaced(tokenizer: Tokenizer) -> Tensor:
-    """Which tokens are a space with a word or a part of one: (V,), bool. Only those of bpe can be."""
+    """Return which tokens are a space with a word or a part of one: (V,), bool. Only those of bpe can be."""
     if tokenizer.kind != "bpe":
         return torch.zeros(tokenizer.vocab_size, dtype=torch.bool)
     pieces = tokenizer.pieces(range(tokenizer.vocab_size))

@@ -11,8 +11,8 @@ from typing import Literal
 
 from jumok.config import require_range
 from jumok.errors import ConfigError, JumokError, TokenizerError
+from jumok.inference.answer_search import special_ids
 from jumok.inference.sampling import Sampling
-from jumok.inference.targets import special_ids
 from jumok.models import Model
 from jumok.models.checks import require_tokenizer
 from jumok.models.encoder_decoder import EncoderDecoder

@@ -59,7 +59,7 @@ class NextIdRules:
         self._first_length = prompt + (prompt == 1 and self._first is not None)
 
     def __bool__(self) -> bool:
-        """Whether there is any rule."""
+        """Return whether there is any rule."""
         forced = self._first is not None or self._last is not None
         some = any(len(ids) for ids in (self._never, self._words, self._suppressed, self._not_first))
         return bool(forced or some or self._n or (self._shortest and len(self._ends)))

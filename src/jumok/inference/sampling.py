@@ -85,7 +85,7 @@ class Candidate(NamedTuple):
 
 
 def filtered(logits: Tensor, sampling: Sampling, seen: Tensor | None = None, counts: Tensor | None = None) -> Tensor:
-    """The logits to draw from, -inf where a token is ruled out.
+    """Return the logits to draw from, -inf where a token is ruled out.
 
     Args:
         logits: (B, V), finite. seen: (B, V), bool, True for the ids that occurred; needed for the repetition penalty.
@@ -140,7 +140,7 @@ def keep_min_p(logits: Tensor, p: float) -> Tensor:
 
 
 def drawn(logits: Tensor, uniform: Tensor) -> Tensor:
-    """The id at which the cumulative probability passes a random number.
+    """Return the id at which the cumulative probability passes a random number.
 
     Args:
         logits: (B, V), -inf where ruled out. uniform: (B, 1), float64, at least 0 and below 1.

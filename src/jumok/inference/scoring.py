@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 
 from jumok.inference.requests import Drawn
-from jumok.inference.window import window_start
+from jumok.inference.slots import window_start
 from jumok.models.checks import require_finite, require_tokenizer
 from jumok.models.gpt import GPT
 from jumok.models.modes import eval_mode
@@ -15,7 +15,7 @@ from jumok.models.modes import eval_mode
 
 @torch.inference_mode()
 def score(model: GPT, ids: Sequence[int], top: int = 0) -> list[Drawn]:
-    """Each id of a text with its log-probability after those before it, and the `top` likeliest ids there.
+    """Return each id of a text with its log-probability after those before it, and the `top` likeliest ids there.
 
     The model sees the same window of the text as when it writes (`window_start`). The first id has no
     log-probability. Ids that only the model has, not its tokenizer, have none either.

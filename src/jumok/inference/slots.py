@@ -42,3 +42,15 @@ class Slots(Protocol):
 
     def forget(self, slot: int) -> None:
         """The slot holds nothing; its memory may be freed."""
+
+
+def window_start(length: int, context: int) -> int:
+    """Return where the window begins that a model sees of `length` ids.
+
+    It is a function of the number of ids alone, so generation with and without a cache gives the same logits.
+
+    0 while all of them fit; then it moves on by half a context at a time, because after each move the cache has to be
+    filled again. So at least half a context is always in view.
+    """
+    stride = max(1, context // 2)
+    return -(-max(0, length - context) // stride) * stride

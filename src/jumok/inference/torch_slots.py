@@ -33,7 +33,7 @@ class Rows:
         self._rows: dict[int, int] = {}  # by slot
 
     def of(self, slot: int) -> int:
-        """The row of a slot, a free one if it has none yet."""
+        """Return the row of a slot, a free one if it has none yet."""
         if slot not in self._rows:
             self._rows[slot] = self._slots.index(None)
             self._slots[self._rows[slot]] = slot
@@ -280,7 +280,7 @@ class AnswerSlots:
 
 
 def _side_by_side(chunks: Sequence[Chunk], rows: Rows, hidden: Hidden, *, ragged: bool = True) -> Tensor:
-    """The last hidden states of chunks, (N, C): single ids in one batch, longer chunks one by one.
+    """Return the last hidden states of chunks, (N, C): single ids in one batch, longer chunks one by one.
 
     Args:
         hidden: reads ids into neighbouring rows from a first one on; given are the row, the starts and the ids.
@@ -303,7 +303,7 @@ def _side_by_side(chunks: Sequence[Chunk], rows: Rows, hidden: Hidden, *, ragged
 
 
 def _inverse(order: Sequence[int]) -> list[int]:
-    """Where each number is in a permutation of 0, 1, ..."""
+    """Return where each number is in a permutation of 0, 1, ..."""
     return sorted(range(len(order)), key=order.__getitem__)
 
 

@@ -55,7 +55,7 @@ class Continuation:
             self.counts = torch.zeros(vocab_size)
 
     def uniform(self) -> float:
-        """The next random number, at least 0 and below 1."""
+        """Return the next random number, at least 0 and below 1."""
         return float(self._random.random())
 
     def push(self, new: Drawn) -> None:
@@ -85,7 +85,7 @@ class Continuation:
             self.finish = "stop" if self._decoder.stopped else finish
 
     def take(self) -> Event | None:
-        """What is new since the last call, or None."""
+        """Return what is new since the last call, or None."""
         if not self._news and not self._new_text and self.finish is None:
             return None
         event = Event(tuple(self._news), self._new_text, self.finish)
@@ -120,11 +120,11 @@ class TextDecoder:
         self._stream = stream_after(tokenizer, start)
 
     def push(self, token: int) -> str:
-        """The text that became final with this id."""
+        """Return the text that became final with this id."""
         return self._release(self._stream.push(token))
 
     def finish(self) -> str:
-        """The text that was held back, without a last character whose bytes are not complete."""
+        """Return the text that was held back, without a last character whose bytes are not complete."""
         if self.stopped:
             return ""
         piece = self._release(self._stream.flush().rstrip("\ufffd"))

@@ -126,7 +126,7 @@ class Ranking:
 
 
 def losses_without(passage: Passage, heads: Sequence[Head]) -> list[float]:
-    """The loss of a passage without each of these heads, one at a time, in nats per token."""
+    """Return the loss of a passage without each of these heads, one at a time, in nats per token."""
     model, (rows, width) = passage.model, passage.inputs.shape
     size = max(1, min(LARGEST_BATCH, MOST_LOGITS // (rows * width * model.config.vocab_size)))
     layers = attention_layers(model)

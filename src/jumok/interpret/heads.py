@@ -31,7 +31,7 @@ class Head(NamedTuple):
 
 
 def heads_of(model: Model) -> tuple[Head, ...]:
-    """All heads of a model, in its order."""
+    """Return all heads of a model, in its order."""
     return tuple(
         Head(block, layer, head)
         for (block, layer), attention in attention_layers(model).items()
@@ -40,7 +40,7 @@ def heads_of(model: Model) -> tuple[Head, ...]:
 
 
 def attention_layers(model: Model) -> dict[tuple[str, int], MultiHeadAttention]:
-    """The layers of attention by block and number, in the order of the model."""
+    """Return the layers of attention by block and number, in the order of the model."""
     found: dict[tuple[str, int], MultiHeadAttention] = {}
     for kind, blocks in stacks_of(model).items():
         for i, block in enumerate(blocks):
@@ -94,7 +94,7 @@ def profile(weights: Tensor) -> Profile:
 
 
 def _mean(values: Tensor, counted: Tensor) -> Tensor:
-    """The mean of those that count: (..., T) -> (...,); NaN where none does."""
+    """Return the mean of those that count: (..., T) -> (...,); NaN where none does."""
     return values.where(counted, 0.0).sum(dim=-1) / counted.sum(dim=-1)
 
 
@@ -153,7 +153,7 @@ def repetition(model: Model, *, length: int | None = None, sequences: int = 4, s
 
 
 def _ordinary_ids(model: Model) -> list[int]:
-    """The ids that stand for text."""
+    """Return the ids that stand for text."""
     if model.tokenizer is None:
         return list(range(model.config.vocab_size))
     tokenizer = require_tokenizer(model)

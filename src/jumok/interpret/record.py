@@ -111,7 +111,7 @@ class AttentionRecord:
         return torch.cat([row.expand(*shape, *row.shape[-2:]) for row in rows], dim=-2)
 
     def weights(self, head: int | None = None, rows: slice = slice(None)) -> Tensor:
-        """The attention weights, computed now.
+        """Return the attention weights, computed now.
 
         Args:
             head: one head, by its number in the layer; None: all that were kept.
@@ -209,7 +209,7 @@ class _Rows:
         return self._parts[0]
 
     def begins(self, rows: Tensor) -> bool:
-        """Whether these are the first of `rows`."""
+        """Return whether these are the first of `rows`."""
         start = 0
         for part in self._parts:
             stop = start + part.shape[2]
@@ -330,7 +330,7 @@ def record(
 
 
 def stacks_of(model: nn.Module) -> dict[BlockKind, list[Block]]:
-    """The blocks of a model, by the name of their self-attention.
+    """Return the blocks of a model, by the name of their self-attention.
 
     Raises:
         ConfigError: the model is none of jumok, or compiled.
@@ -351,7 +351,7 @@ def _blocks(stack: nn.ModuleList) -> list[Block]:
 
 
 def _chosen(name: str, numbers: Sequence[int] | None, count: int) -> tuple[int, ...]:
-    """Which of `count` layers or heads; each once, in their order."""
+    """Return which of `count` layers or heads; each once, in their order."""
     if numbers is None:
         return tuple(range(count))
     wrong = [number for number in numbers if not 0 <= number < count]
@@ -401,7 +401,7 @@ def _seam_hook(entry: AttentionRecord, beside: AttentionRecord | None) -> Callab
 def _call(
     q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None, causal: bool = False
 ) -> tuple[Tensor, Tensor, Tensor, Tensor | None, bool]:
-    """The arguments of `ScaledDotProductAttention.forward`, however they were given."""
+    """Return the arguments of `ScaledDotProductAttention.forward`, however they were given."""
     return q, k, v, mask, causal
 
 

@@ -69,7 +69,7 @@ class Passage:
 
     @classmethod
     def of(cls, model: Model, text: str, target: str | None = None) -> Passage:
-        """The passage of a text.
+        """Return the passage of a text.
 
         Args:
             text: for a GPT the last tokens that fit into the context are taken, for a BERT the first ones.
@@ -112,12 +112,12 @@ class Passage:
         return cls(model, written, source)
 
     def nats(self) -> float:
-        """The loss in nats per token; inside `jumok.interpret.ablation.ablate`, without those heads."""
+        """Return the loss in nats per token; inside `jumok.interpret.ablation.ablate`, without those heads."""
         with eval_mode(self.model), torch.inference_mode():
             return float(self.losses(1)[0])
 
     def next_probabilities(self) -> Tensor | None:
-        """The probability of each token after the text, or after the target: (V,); None for a BERT."""
+        """Return the probability of each token after the text, or after the target: (V,); None for a BERT."""
         model = self.model
         if isinstance(model, BERT):
             return None
@@ -127,7 +127,7 @@ class Passage:
             return logits[: require_tokenizer(model).vocab_size].float().softmax(dim=-1).cpu()
 
     def losses(self, copies: int) -> Tensor:
-        """The loss of each of some copies of the text in one batch, in nats per token: (copies,), float64."""
+        """Return the loss of each of some copies of the text in one batch, in nats per token: (copies,), float64."""
         logits = self._logits(copies)  # (copies, N, V)
         require_finite(logits)
         losses = F.cross_entropy(logits.flatten(0, 1).float(), self.targets.repeat(copies), reduction="none")

@@ -125,7 +125,7 @@ class Checkpoints:
 
 
 def states_in(folder: Path) -> list[Path]:
-    """The folders of the training states in a folder `state/`, the newest first."""
+    """Return the folders of the training states in a folder `state/`, the newest first."""
     found = [p for p in folder.glob("step-*") if p.is_dir() and re.fullmatch(r"step-\d+(\.\d+)?", p.name)]
     return sorted(found, key=_place, reverse=True)
 
@@ -154,7 +154,7 @@ def read_state(folder: Path) -> Checkpoint:
 
 
 def stored_tensors(files: Sequence[Path]) -> StoredTensors:
-    """The tensors of a saved state by the files that they are in, in one process or in several.
+    """Return the tensors of a saved state by the files that they are in, in one process or in several.
 
     Raises:
         OSError, SafetensorError, ValueError: the files are not whole.

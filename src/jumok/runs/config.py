@@ -167,7 +167,7 @@ def require_tokenizer_of(config: Mapping[str, Any], tokenizer: Tokenizer, path: 
 
 
 def training_of(recorded: Mapping[str, Any]) -> TrainConfig:
-    """The settings of a run from the "train" entry of its config.json.
+    """Return the settings of a run from the "train" entry of its config.json.
 
     Raises:
         ConfigError: a setting is wrong or missing.

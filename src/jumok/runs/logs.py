@@ -92,7 +92,7 @@ def _event(line: bytes) -> dict[str, Any] | None:
 
 
 def _is_whole(event: dict[str, Any]) -> bool:
-    """Whether an event has what its readers need. A number that was not finite is None."""
+    """Return whether an event has what its readers need. A number that was not finite is None."""
     number = int | float | None
     match event:
         case {"event": "step", "step": int(), "skipped": bool()}:

@@ -13,11 +13,11 @@ from torch import Tensor
 from jumok.config import require_range
 from jumok.errors import ConfigError, TextError
 from jumok.inference.answer import answer_ids, with_special_tokens
+from jumok.inference.answer_search import Search
 from jumok.inference.fill_mask import mask_token, masked_ids
 from jumok.inference.generate import generate
 from jumok.inference.requests import require_answering
 from jumok.inference.sampling import Sampling
-from jumok.inference.targets import Search
 from jumok.interpret.text_loss import masked_in_turn
 from jumok.messages import Language, in_each_language, tr
 from jumok.models import Model

@@ -53,8 +53,8 @@ def smoothed_cross_entropy(logits: Tensor, targets: Tensor, smoothing: float = 0
 def length_penalty(tokens: int, alpha: float = 0.6) -> float:
     """((5 + tokens) / 6)^α, by which the beam search of section 6.1 divides a log-probability.
 
-    The formula is that of https://arxiv.org/abs/1609.08144, section 7. `jumok.inference.targets.Search.score` divides
-    by tokens^α, as `transformers` does.
+    The formula is that of https://arxiv.org/abs/1609.08144, section 7.
+    `jumok.inference.answer_search.Search.score` divides by tokens^α, as `transformers` does.
     """
     return float(((5 + tokens) / 6) ** alpha)
 

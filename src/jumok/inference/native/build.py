@@ -54,7 +54,7 @@ _lock = threading.Lock()
 
 
 def library(build: bool = True) -> ctypes.CDLL | None:
-    """The compiled step, or None; `why_not` says why.
+    """Return the compiled step, or None; `why_not` says why.
 
     Args:
         build: compile it if it is not there, which takes about ten seconds. Otherwise only one that is there is loaded.
@@ -63,7 +63,7 @@ def library(build: bool = True) -> ctypes.CDLL | None:
 
 
 def why_not() -> str | None:
-    """Why `library()` has no result, as a sentence; None if it has one, or could be built."""
+    """Return why `library()` has no result, as a sentence; None if it has one, or could be built."""
     return _outcome(build=False).reason
 
 
@@ -115,7 +115,7 @@ def _key(compiler: Path) -> str:
 
 
 def _processor() -> tuple[str, ...]:
-    """What is known of the processor: home folders are shared, and other processors lack some instructions."""
+    """Return what is known of the processor: home folders are shared, and other processors lack some instructions."""
     names = ("model name", "flags", "Features", "CPU part")
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
@@ -125,7 +125,7 @@ def _processor() -> tuple[str, ...]:
 
 
 def _existing(path: Path) -> ctypes.CDLL | None:
-    """The library at `path` if it is complete and ours."""
+    """Return the library at `path` if it is complete and ours."""
     digest = path.with_suffix(".sha256")
     if not path.is_file() or not digest.is_file():
         return None

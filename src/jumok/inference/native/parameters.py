@@ -67,7 +67,7 @@ _PACKED: WeakKeyDictionary[GPT, dict[Kind, NativeModel]] = WeakKeyDictionary()
 
 
 def can_run(model: GPT) -> bool:
-    """Whether step.cpp computes what this model does: a plain GPT in float32 on a CPU, without hooks."""
+    """Return whether step.cpp computes what this model does: a plain GPT in float32 on a CPU, without hooks."""
     if not can_replace(model) or not implements(model.config, NATIVE):
         return False
     if model.token_embedding.weight.dtype != torch.float32 or not _is_as_configured(model):
@@ -77,7 +77,7 @@ def can_run(model: GPT) -> bool:
 
 
 def _is_as_configured(model: GPT) -> bool:
-    """Whether all sizes are those of the config. With an exchanged layer, step.cpp would leave its memory."""
+    """Return whether all sizes are those of the config. With an exchanged layer, step.cpp would leave its memory."""
     c = model.config
     queries, keys = c.n_head * c.head_dim, c.n_kv_head * c.head_dim
     shapes: dict[str, tuple[int, ...]] = {
@@ -103,7 +103,7 @@ def _is_as_configured(model: GPT) -> bool:
 
 
 def _has_tables(model: GPT) -> bool:
-    """Whether the tables of cosines and sines have the columns that the config says; `_angles` adds missing rows."""
+    """Return whether the tables of cosines and sines have as many columns as the config says; rows may miss."""
     if model.cos is None or model.sin is None:
         return model.cos is model.sin and model.config.rotated == 0
     return model.cos.shape == model.sin.shape == (len(model.cos), model.config.rotated)
@@ -119,7 +119,7 @@ def _angles(model: GPT) -> Sequence[Tensor | None]:
 
 
 def native_model(model: GPT, kind: Kind = "float32") -> NativeModel:
-    """The packed parameters of a model for which `can_run` is true; packed only if they are not yet, or have changed.
+    """Return the packed parameters of a model for which `can_run` is true; they are packed again if they changed.
 
     A change is noticed however it was made, also through `.data`, which PyTorch's version counter misses, unless it is
     so small that it is lost in the rounding of a row; see `fingerprint`.
@@ -175,7 +175,7 @@ class NativeModel:
         )  # fmt: skip
 
     def _vector(self, values: Tensor | None) -> int | None:
-        """A copy in float32."""
+        """Return a copy in float32."""
         if values is None:
             return None
         kept = values.detach().to(torch.float32, copy=True).contiguous()
@@ -247,8 +247,11 @@ def _panels(rows: Tensor) -> Tensor:
 
 
 def _form(block: nn.Module) -> tuple[int | None, bool, bool]:
-    """What all blocks have in common: the place in ACTIVATIONS of what the MLP uses, whether it is gated, and whether
-    it runs beside attention."""
+    """Return what all blocks have in common.
+
+    Returns:
+        The place in ACTIVATIONS of what the MLP uses, whether it is gated, and whether it runs beside attention.
+    """
     assert isinstance(block, Block)
     gated = isinstance(block.mlp, SwiGLU)
     used = block.mlp.activation if isinstance(block.mlp, MLP) else F.silu if gated else None

@@ -84,7 +84,7 @@ class NativeSlots:
         return logits[:, :vocabulary]
 
     def draw(self, logits: Tensor, temperatures: Sequence[float], uniform: Sequence[float]) -> list[int]:
-        """The id of each row, as `sampling.drawn` draws it from softmax(logits / temperature).
+        """Return the id of each row, as `sampling.drawn` draws it from softmax(logits / temperature).
 
         It runs on the caller's thread. PyTorch's threads would compete with those of the step, which wait actively: a
         step of 64 texts took 26 ms with them, and 16 with this.
@@ -116,7 +116,7 @@ class NativeSlots:
         self._caches[slot] = self._empty
 
     def _with_room(self, slot: int, length: int) -> Tensor:
-        """The cache of a slot, of at least so many positions; the memory is doubled when needed."""
+        """Return the cache of a slot, of at least so many positions; the memory is doubled when needed."""
         cache, blocks = self._caches[slot], -(-length // BLOCK)
         if blocks > cache.shape[2]:
             most = -(-self._model.config.context_length // BLOCK)

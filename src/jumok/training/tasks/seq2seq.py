@@ -37,8 +37,8 @@ from jumok.evaluation.seq2seq import (
 )
 from jumok.files import parse_json, write_atomic
 from jumok.inference.answer import answer_ids
+from jumok.inference.answer_search import Search
 from jumok.inference.requests import require_answering
-from jumok.inference.targets import Search
 from jumok.messages import message, tr
 from jumok.models import ModelConfig
 from jumok.models.encoder_decoder import EncoderDecoder

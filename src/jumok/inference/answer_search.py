@@ -97,7 +97,7 @@ class Search(Sampling):
             )
 
     def limit(self, config: EncoderDecoderConfig) -> int:
-        """The most tokens of an answer of a model.
+        """Return the most tokens of an answer of a model.
 
         Raises:
             ConfigError: max_tokens is more than the model has positions for.
@@ -108,7 +108,7 @@ class Search(Sampling):
         return self.max_tokens
 
     def score(self, total: float, tokens: int) -> float:
-        """The score of an answer whose log-probabilities have the sum `total`."""
+        """Return the score of an answer whose log-probabilities have the sum `total`."""
         return float(total / tokens**self.length_penalty)
 
 
@@ -164,7 +164,7 @@ class Targets:
             self._cache.source.select(rows)
 
     def ends(self, new: Tensor) -> Tensor:
-        """Whether a target ends with this next token, bool: it is [EOS], or no other has room."""
+        """Return whether a target ends with this next token, bool: it is [EOS], or no other has room."""
         return torch.ones_like(new, dtype=torch.bool) if self.is_last else new.eq(self._end)
 
     def append(self, new: Tensor) -> None:
@@ -187,12 +187,12 @@ class Targets:
         return log_probabilities.masked_fill(self.failed[:, None], -math.inf)
 
     def finished(self, row: int, last: int, score: float) -> Answer:
-        """The answer of row `row` with the token `last`."""
+        """Return the answer of row `row` with the token `last`."""
         ids = (*self.ids[row, 1:].tolist(), last)
         return make_answer(self.tokenizer, self.config, ids, score, "stop" if last == self._end else "length")
 
     def broken(self, row: int) -> Answer:
-        """The answer of row `row`, which failed."""
+        """Return the answer of row `row`, which failed."""
         ids = tuple(self.ids[row, 1:].tolist())
         return make_answer(self.tokenizer, self.config, ids, -math.inf, "not finite")
 
@@ -204,7 +204,7 @@ def make_answer(
     score: float,
     finish: Literal["stop", "length", "not finite"],
 ) -> Answer:
-    """The answer that consists of these ids."""
+    """Return the answer that consists of these ids."""
     special = special_ids(tokenizer, config)
     text = tokenizer.decode([token for token in ids if token not in special])
     whole = text if finish == "stop" else text.rstrip("\ufffd")
@@ -212,6 +212,6 @@ def make_answer(
 
 
 def special_ids(tokenizer: Tokenizer, config: EncoderDecoderConfig) -> frozenset[int]:
-    """The ids that are no text."""
+    """Return the ids that are no text."""
     ids = (config.decoder_start_id, config.eos_id, config.pad_id)
     return frozenset((*tokenizer.special_tokens.values(), *(one for one in ids if one is not None)))
