@@ -28,7 +28,7 @@ PHASES = {
     "reading": ["jumok.cli.train_request:read_material"],
     "tokenizer": ["jumok.training.start:Start._tokenizer"],
     "tokens": ["jumok.training.tasks.language_modelling:LanguageModelling.prepare"],
-    "measuring": ["jumok.training.planning.plan:measure"],
+    "measuring": ["jumok.training.policy:measure"],
     "model": ["jumok.training.start:new_run"],
     "compiling": ["jumok.training.compilation:Compilation.start"],
     "steps": ["jumok.training.loop:Loop.take_step"],

@@ -47,8 +47,8 @@ from jumok.models.bert import BERT
 from jumok.models.encoder_decoder import EncoderDecoder
 from jumok.models.gpt import GPT
 from jumok.tokenizers import Tokenizer, train_tokenizer
-from jumok.training.planning import plan
-from jumok.training.planning.plan import NUMBER_BYTES, STEP_NUMBERS
+from jumok.training import policy as plan
+from jumok.training.policy import NUMBER_BYTES, STEP_NUMBERS
 from jumok.training.trainer import Trainer
 from jumok.view.trace import trace
 

@@ -26,15 +26,14 @@ from jumok.nn.attention import Implementation, ScaledDotProductAttention
 from jumok.nn.chunked_attention import chunked_attention
 from jumok.runs.events import Eval, Event, Notice, Step
 from jumok.text import Text
+from jumok.training import autotune as tuning
 from jumok.training import clock as timing
 from jumok.training import loop as loops
 from jumok.training import optim
+from jumok.training import policy as planning
+from jumok.training.autotune import Cost
 from jumok.training.compilation import Compilation
-from jumok.training.planning import autotune as tuning
-from jumok.training.planning import plan as planning
-from jumok.training.planning.autotune import Cost
-from jumok.training.planning.explanation import Explanation, explain
-from jumok.training.planning.plan import KEPT_SPEED, require_possible
+from jumok.training.policy import KEPT_SPEED, Explanation, explain, require_possible
 from jumok.training.tasks.language_modelling import LanguageModelling
 from jumok.training.trainer import Trainer
 
@@ -70,7 +69,7 @@ def measured(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
 
 def cost(precision: Precision, seconds: float, attention: Implementation = "chunked") -> Cost:
     """Of a pass that takes so many seconds."""
-    return Cost(precision=precision, attention=attention, batch=seconds, update=0.01, kept=1e6)
+    return Cost(precision=precision, attention=attention, seconds_per_batch=seconds, update=0.01, activation_bytes=1e6)
 
 
 def made_faster(name: str, monkeypatch: pytest.MonkeyPatch, by: float = 2.0) -> None:

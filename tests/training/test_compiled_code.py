@@ -13,8 +13,8 @@ import pytest
 import torch
 
 from jumok.config import GPTConfig, TrainConfig
-from jumok.training.planning import compiled_code
-from jumok.training.planning.compiled_code import CACHED_SHARE, SMALL_FILES, UNKNOWN, CompileTimes, keep_code_private
+from jumok.training import compiled_code
+from jumok.training.compiled_code import CACHED_SHARE, SMALL_FILES, UNKNOWN, CompileTimes, keep_code_private
 
 SHAPE = GPTConfig(vocab_size=31, n_layer=1, n_head=2, n_embd=16, context_length=16)
 CONFIG = TrainConfig(steps=1, precision="float32", attention="chunked", compile="on")

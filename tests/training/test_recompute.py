@@ -20,9 +20,9 @@ from jumok.config import GPTConfig, TrainConfig, count_kept
 from jumok.errors import ConfigError, TrainingError
 from jumok.models import build
 from jumok.runs.events import Step
+from jumok.training import policy as plan
 from jumok.training import recompute
 from jumok.training.memory import memory_errors
-from jumok.training.planning import plan
 from jumok.training.recompute import recompute_blocks
 from jumok.training.trainer import Trainer
 
@@ -152,7 +152,7 @@ def test_the_measurement_knows_it(start: Start) -> None:
     for recomputing in (False, True):
         with start(f"run-{recomputing}", recompute=recomputing, attention="auto", n_layer=4, n_embd=32) as trainer:
             assert trainer.plan is not None
-            kept.append(trainer.plan.costs[0].kept)
+            kept.append(trainer.plan.costs[0].activation_bytes)
     assert kept[1] < 0.7 * kept[0]
 
 
@@ -201,5 +201,5 @@ def test_a_stage_may_have_it(start: Start, tmp_path: Path) -> None:
 def test_memory_is_foreseen_with_recomputation(start: Start) -> None:
     """One block at a time has all that it computes: of three blocks, two keep their inputs alone."""
     settings: dict[str, Any] = {"n_layer": 3, "precision": "float32", "attention": "auto", "steps": 1}
-    plain, again = (start(str(on), recompute=on, **settings).plan.costs[0].kept for on in (False, True))
+    plain, again = (start(str(on), recompute=on, **settings).plan.costs[0].activation_bytes for on in (False, True))
     assert plain / 4 < again < plain

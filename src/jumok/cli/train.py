@@ -200,7 +200,7 @@ def _show_next_steps(trainer: Trainer, folder: Path, view: TrainingView) -> None
 def _explain(make: Making, busy: str, quiet: bool, as_json: bool) -> None:
     """Start the run in a temporary folder and print its plan."""
     from jumok.cli.console.explanation import show_explanation
-    from jumok.training.planning.explanation import explain
+    from jumok.training.policy import explain
     from jumok.training.subscribers.progress import TrainingView
 
     with TemporaryDirectory(prefix="jumok-", ignore_cleanup_errors=True) as folder:

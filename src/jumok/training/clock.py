@@ -14,7 +14,7 @@ from typing import Any
 from jumok.messages import tr
 from jumok.runs.events import Notice
 from jumok.training.optim import rate
-from jumok.training.planning.plan import most_tokens
+from jumok.training.policy import most_tokens
 from jumok.training.run import Stateful, TrainingRun
 
 # The time per step is the median of at least so many steps over so many seconds, so that one slow step changes nothing.

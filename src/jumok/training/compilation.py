@@ -13,7 +13,7 @@ import torch
 
 from jumok.messages import tr
 from jumok.nn.blocks import Block
-from jumok.training.planning.compiled_code import CompileTimes, keep_code_private
+from jumok.training.compiled_code import CompileTimes, keep_code_private
 from jumok.training.run import TrainingRun
 
 # fallback_random: dropout draws the numbers that it draws uncompiled. vec_isa_ok: torch takes the vector instructions

@@ -22,11 +22,11 @@ from jumok.training.alarms import Alarms
 from jumok.training.checkpoint import Saving
 from jumok.training.clock import Clock
 from jumok.training.compilation import Compilation
+from jumok.training.compiled_code import CompileTimes
 from jumok.training.objective import mean_losses
 from jumok.training.optim import clip_gradients, set_rate
 from jumok.training.parallel import without_sums
-from jumok.training.planning.compiled_code import CompileTimes
-from jumok.training.planning.plan import MOST_COMPILING
+from jumok.training.policy import MOST_COMPILING
 from jumok.training.run import TrainingRun
 from jumok.training.stopping import Stopping
 from jumok.training.validation import Validation

@@ -21,7 +21,7 @@ from jumok.training.adapters import read_base, require_one_process
 from jumok.training.checkpoint import LOGS, cut_logs, restore_checkpoint
 from jumok.training.memory import memory_errors
 from jumok.training.parallel import ProcessGroup
-from jumok.training.planning.plan import slow_precision
+from jumok.training.policy import slow_precision
 from jumok.training.run import TrainingRun
 from jumok.training.run_record import (
     RunRecord,

@@ -19,7 +19,7 @@ from jumok.models.modes import eval_mode
 from jumok.runs.events import Finish
 from jumok.runs.folder import RunFolder
 from jumok.training.parallel import ProcessGroup, Shards
-from jumok.training.planning.plan import Plan
+from jumok.training.policy import Plan
 from jumok.training.tasks import Task
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from torch import Tensor
 from jumok.errors import RunError
 from jumok.runs.checkpoints import Checkpoint
 from jumok.training.checkpoint import LOGS, cut_logs
-from jumok.training.planning.plan import most_tokens
+from jumok.training.policy import most_tokens
 from jumok.training.run import TrainingRun
 from jumok.training.run_record import RunRecord
 

@@ -37,7 +37,7 @@ from jumok.training.memory import memory_errors
 from jumok.training.objective import Objective
 from jumok.training.optim import make_optimizers
 from jumok.training.parallel import ProcessGroup
-from jumok.training.planning.plan import Plan, make_plan, must_measure, require_possible
+from jumok.training.policy import Plan, make_plan, must_measure, require_possible
 from jumok.training.recompute import recompute_blocks
 from jumok.training.run import TrainingRun
 from jumok.training.run_record import require_reachable, size_of

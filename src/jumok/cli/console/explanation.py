@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text as Line
 
 from jumok.messages import tr
-from jumok.training.planning.explanation import Explanation
+from jumok.training.policy import Explanation
 from jumok.training.subscribers.progress import clock
 
 

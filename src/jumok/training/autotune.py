@@ -40,22 +40,23 @@ TOO_SLOW = 1.5  # times as long as the fastest: such a pass is not in the next r
 class Cost:
     """What training costs in one precision, with one implementation of attention, uncompiled.
 
-    batch: seconds of a forward and a backward pass over a batch; infinity where the memory does not suffice. update:
-    seconds of an update of the parameters. kept: bytes that a forward pass keeps for the backward pass, about.
-    gradients, moments: bytes of those, of what is trained.
+    Attributes:
+        seconds_per_batch: of a forward and a backward pass; infinity where the memory does not suffice.
+        update: seconds of an update of the parameters. activation_bytes: that a forward pass keeps for the backward
+            pass, about. gradients, moments: bytes of those, of what is trained.
     """
 
     precision: Precision
     attention: Implementation
-    batch: float
+    seconds_per_batch: float
     update: float = 0.0
-    kept: float = 0.0
+    activation_bytes: float = 0.0
     gradients: float = 0.0
     moments: float = 0.0
 
     def of_step(self, config: TrainConfig, speedup: float = 1.0) -> float:
         """Seconds of an optimizer step. speedup: of its passes, by compiling."""
-        return config.accumulate * self.batch / speedup + self.update
+        return config.accumulate * self.seconds_per_batch / speedup + self.update
 
 
 def open_precisions(config: TrainConfig, device: torch.device) -> tuple[Precision, ...]:
@@ -98,9 +99,9 @@ def measure(shape: ModelConfig, config: TrainConfig, task: Task[Any], device: to
         Cost(
             precision=precision,
             attention=attention,
-            batch=trial.scale * min(times.get((precision, attention)) or [first[precision].seconds]),
+            seconds_per_batch=trial.scale * min(times.get((precision, attention)) or [first[precision].seconds]),
             update=updates.get(precision, 0.0),
-            kept=trial.scale * first[precision].kept,
+            activation_bytes=trial.scale * first[precision].kept,
             gradients=trial.gradients(),
             moments=trial.moments(),
         )

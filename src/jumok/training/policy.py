@@ -15,13 +15,14 @@ from typing import Any, NamedTuple
 import torch
 
 from jumok.config import ModelConfig, Precision, TrainConfig, count_kept, count_parameters
-from jumok.device import has_compiler, multiplies_bfloat16
+from jumok.config.features import kind_of
+from jumok.device import has_compiler, multiplies_bfloat16, processor_name
 from jumok.errors import ConfigError
 from jumok.memory import free_memory, require_memory
 from jumok.messages import message, tr
 from jumok.models import require_memory_for_model
-from jumok.training.planning.autotune import Cost, measure, open_precisions
-from jumok.training.planning.compiled_code import CompileTimes
+from jumok.training.autotune import Cost, measure, open_precisions
+from jumok.training.compiled_code import CompileTimes
 from jumok.training.tasks import Task
 
 # How many times as fast passes are if they are compiled, about: 1.2 to 1.5 and 1.03 to 1.2 (bench/LOG.md). In float32
@@ -35,10 +36,10 @@ KEPT_SPEED = 0.8
 # (passes over the text, dropout): the rate for up to so many passes. Judged by runs of 2 to 20 passes over parts of
 # novels with the default weight decay (bench/LOG.md).
 DROPOUT = ((5.0, 0.0), (10.0, 0.1), (math.inf, 0.2))
-WORTH_IT = 0.9  # the fused kernel is chosen where a pass takes at most this share of the time: less may be noise
+FUSED_MARGIN = 0.9  # the fused kernel is chosen where a pass takes at most this share of the time: less may be noise
 STEP_NUMBERS = 3  # that a step needs for each parameter at least: itself, its gradient, a moment
 NUMBER_BYTES: dict[Precision, int] = {"float32": 4, "bfloat16": 2}
-SURELY = 0.5  # share of the memory kept in a pass that is counted: some may be freed before the rest is made
+COUNTED_SHARE = 0.5  # share of the memory kept in a pass that is counted: some may be freed before the rest is made
 ENDS_EARLY = 0.9  # of the time, below which a limit on passes is told
 AS_ASKED = message("as asked")
 TOO_LITTLE = message("too little memory for any step")
@@ -105,7 +106,7 @@ def make_plan(
     """
     parameters = count_parameters(shape)
     found = _costs_with_room(shape, config, task, device, parameters)
-    costs = [dataclasses.replace(cost, batch=cost.batch / processes) for cost in found]
+    costs = [dataclasses.replace(cost, seconds_per_batch=cost.seconds_per_batch / processes) for cost in found]
     choices = {"precision": _precision(config, costs, device), "attention": _attention(config, costs, device)}
 
     def foresee(compiling: Choice, seconds: float = 0.0) -> Plan:
@@ -191,13 +192,13 @@ def slow_precision(config: TrainConfig, device: torch.device) -> tuple[str, ...]
 def measured(shape: ModelConfig, config: TrainConfig, task: Task[Any], device: torch.device) -> list[Cost]:
     """What each way to train costs, the best one first."""
     costs = measure(shape, config, task, device)
-    return sorted(costs, key=lambda cost: cost.of_step(config) / (WORTH_IT if cost.attention == "fused" else 1.0))
+    return sorted(costs, key=lambda cost: cost.of_step(config) / (FUSED_MARGIN if cost.attention == "fused" else 1.0))
 
 
 def memory_of(parameters: int, cost: Cost) -> dict[str, float]:
     """Bytes of the parameters, their gradients, the optimizers' state, and of what a forward pass keeps, about."""
     size = 4.0 * parameters
-    return {"parameters": size, "gradients": cost.gradients, "moments": cost.moments, "kept": cost.kept}
+    return {"parameters": size, "gradients": cost.gradients, "moments": cost.moments, "kept": cost.activation_bytes}
 
 
 def most_tokens(config: TrainConfig, task: Task[Any], train_tokens: int) -> float:
@@ -226,7 +227,7 @@ def _costs_with_room(
     costs = measured(shape, config, task, device) if must_measure(config, device) else []
     if costs:
         memory = memory_of(parameters, costs[0])
-        _require_step_room(sum(memory.values()) - SURELY * memory["kept"], free, task, config)
+        _require_step_room(sum(memory.values()) - COUNTED_SHARE * memory["kept"], free, task, config)
     return costs
 
 
@@ -249,10 +250,10 @@ def _precision(config: TrainConfig, costs: Sequence[Cost], device: torch.device)
     if len(only := open_precisions(config, device)) == 1:
         return Choice(only[0], tr("this processor has no instructions for products in bfloat16"))
     chosen = costs[0]
-    other = min((cost for cost in costs if cost.precision != chosen.precision), key=lambda cost: cost.batch)
-    if math.isinf(chosen.batch):
+    other = min((cost for cost in costs if cost.precision != chosen.precision), key=lambda cost: cost.seconds_per_batch)
+    if math.isinf(chosen.seconds_per_batch):
         why = tr(TOO_LITTLE)
-    elif math.isinf(other.batch):
+    elif math.isinf(other.seconds_per_batch):
         why = tr("too little memory for {other}", other=other.precision)
     else:
         times = other.of_step(config) / chosen.of_step(config)
@@ -267,10 +268,10 @@ def _attention(config: TrainConfig, costs: Sequence[Cost], device: torch.device)
         return Choice("fused", tr("the only one on {device}", device=device.type))
     chosen = costs[0]
     alike = [cost for cost in costs if cost.precision == chosen.precision]
-    taken = ", ".join(f"{cost.attention} {1000 * cost.batch:,.1f}" for cost in alike)
+    taken = ", ".join(f"{cost.attention} {1000 * cost.seconds_per_batch:,.1f}" for cost in alike)
     if len(alike) == 1:
         why = tr("nothing to choose (no attention, dropout on its weights, very few tokens), or no time to measure it")
-    elif chosen.batch == min(cost.batch for cost in alike):
+    elif chosen.seconds_per_batch == min(cost.seconds_per_batch for cost in alike):
         why = tr("milliseconds of a pass: {taken}", taken=taken)
     else:
         why = tr("milliseconds of a pass: {taken}, too small a difference", taken=taken)
@@ -301,7 +302,7 @@ def _seconds_uncompiled(config: TrainConfig, costs: Sequence[Cost], task: Task[A
 
 def _against_compiling(task: Task[Any], device: torch.device, costs: Sequence[Cost]) -> str:
     """Say why no run like this is compiled, or "" if only its length decides."""
-    if math.isinf(costs[0].batch):
+    if math.isinf(costs[0].seconds_per_batch):
         return tr(TOO_LITTLE)
     if not task.fixed_shapes:
         return tr("its batches differ in shape, and each shape would be compiled anew")
@@ -366,4 +367,74 @@ def _ends_early(passes: float, share: float, config: TrainConfig) -> tuple[str, 
             minutes=share * config.minutes,
             given=config.minutes,
         ),
+    )
+
+
+# --- `jumok train --explain` ------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class Option:
+    """One way to train. seconds: of an optimizer step, uncompiled; infinity where there is too little memory."""
+
+    precision: str
+    attention: str
+    seconds: float
+    chosen: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class Explanation:
+    """What a run would do, and why.
+
+    model: kind. device, threads: where. flops_per_token: of a forward and a backward pass, about: six for each
+    parameter. choices: by the setting. candidates: what was measured. seconds_per_step: as measured, compiled if the
+    run will be. steps, seconds, passes: as foreseen, which is slower. memory: see `plan.memory_of`.
+    """
+
+    model: str
+    parameters: int
+    flops_per_token: float
+    device: str
+    threads: int
+    train_tokens: int
+    tokens_per_step: int
+    candidates: tuple[Option, ...]
+    choices: Mapping[str, Choice]
+    seconds_per_step: float
+    steps: int
+    seconds: float
+    passes: float
+    memory: Mapping[str, float]
+
+
+def explain(plan: Plan, task: Task[Any], device: torch.device) -> Explanation:
+    """Explain a plan. What it did not need to measure is measured now."""
+    config, parameters = plan.config, count_parameters(plan.shape)
+    costs = plan.costs or measured(plan.shape, config, task, device)
+    chosen, per_step = costs[0], task.tokens_per_batch * config.accumulate
+    seconds = chosen.of_step(config, speedup(config))
+    return Explanation(
+        model=kind_of(plan.shape),
+        parameters=parameters,
+        flops_per_token=6.0 * parameters,
+        device=processor_name(device),
+        threads=torch.get_num_threads(),
+        train_tokens=plan.train_tokens,
+        tokens_per_step=per_step,
+        candidates=tuple(
+            Option(
+                precision=cost.precision,
+                attention=cost.attention,
+                seconds=cost.of_step(config),
+                chosen=cost is chosen,
+            )
+            for cost in sorted(costs, key=lambda cost: (cost.precision != "float32", cost.attention))
+        ),
+        choices=plan.choices,
+        seconds_per_step=seconds,
+        steps=round(plan.tokens / per_step),
+        seconds=plan.tokens / per_step * seconds / KEPT_SPEED,
+        passes=plan.tokens / plan.train_tokens,
+        memory=memory_of(parameters, chosen),
     )

@@ -1,1 +1,0 @@
-"""Before the first step: measure the speed, and decide every automatic setting."""
