@@ -28,10 +28,7 @@ SCRIPTS = Path(__file__).resolve().parents[1] / "js"
 CLOSE = 1e-4  # of logits of size 1 to 10
 CONTEXT, VOCAB = 24, 50
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(shutil.which("node") is None, reason="Node is not installed"),
-]
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(shutil.which("node") is None, reason="Node is not installed")]
 
 SIZES: dict[str, Any] = {"vocab_size": VOCAB, "context_length": CONTEXT, "n_layer": 2}
 LABELS = ("나쁨", "보통", "좋음")

@@ -7,7 +7,6 @@ import hashlib
 import json
 import re
 import webbrowser
-from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from html_pages import Elements
 from jumok.errors import ConfigError, ViewError
 from jumok.view.page import Page, embedded
 
@@ -25,41 +25,12 @@ def page(text: str = "안녕", **how: Any) -> Page:
     return Page({"format": "jumok-trace", "version": 1, "text": text}, **how)
 
 
-class Elements(HTMLParser):
-    """The elements of a page, as a browser's parser finds them: (tag, attributes, text)."""
-
-    def __init__(self, source: str) -> None:
-        super().__init__(convert_charrefs=True)
-        self.found: list[tuple[str, dict[str, str | None], str]] = []
-        self.feed(source)
-        self.close()
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.found.append((tag, dict(attrs), ""))
-
-    def handle_data(self, data: str) -> None:
-        if self.found:
-            tag, attributes, text = self.found[-1]
-            self.found[-1] = (tag, attributes, text + data)
-
-    def handle_endtag(self, tag: str) -> None:
-        self.found.append(("/" + tag, {}, ""))  # what follows belongs to no element that was closed
-
-    def only(self, tag: str, **attributes: str) -> str:
-        """The text of the one element of this kind."""
-        texts = [text for name, has, text in self.found if name == tag and attributes.items() <= has.items()]
-        assert len(texts) == 1, f"{len(texts)} elements {tag} {attributes}"
-        return texts[0]
-
-
 # --- one file, and a policy ---
 
 
 def test_the_policy_names_the_script_and_the_style_and_forbids_the_rest() -> None:
     elements = Elements(page().html)
-    metas = [attributes for tag, attributes, _ in elements.found if tag == "meta"]
-    policy = next(meta["content"] for meta in metas if meta.get("http-equiv") == "Content-Security-Policy")
-    rules = dict(rule.strip().split(" ", 1) for rule in policy.split(";"))
+    rules = elements.rules
     for name, content in (
         ("script-src", elements.only("script", type="module")),
         ("style-src", elements.only("style")),

@@ -38,10 +38,7 @@ DRIVER = Path(__file__).resolve().parents[1] / "js" / "engine_driver.mjs"
 CONTEXT = 48
 PROMPT = "옛날 어느 마을에"
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(shutil.which("node") is None, reason="Node is not installed"),
-]
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(shutil.which("node") is None, reason="Node is not installed")]
 
 
 def tokenizer_of(kind: str, special: tuple[str, ...] = ()) -> Tokenizer:
@@ -223,17 +220,19 @@ def test_one_step_has_all_its_parts() -> None:
     assert step["top"][0]["id"] == int(np.argmax(step["logits"]))
 
 
+FRAME = Frame(before=(2, 1), after=(3,))
+
+
+@pytest.mark.parametrize("frame", [None, FRAME])
 @pytest.mark.parametrize("config", [GPTConfig, BERTConfig])
-def test_classes_are_those_of_python(config: type[ModelConfig]) -> None:
+def test_classes_are_those_of_python(config: type[ModelConfig], frame: Frame | None) -> None:
+    """A page chose the ids around a text by the names of tokens, so an imported model read others than in Python."""
     labels = ("나쁨", "<b>보통</b>", "좋음")
-    kind = {"head": "classify"} if config is BERTConfig else {}
-    model = model_of(config, tokenizer_of("char", SPECIAL_TOKENS), labels=labels, **kind)
+    given: dict[str, Any] = {"head": "classify"} if config is BERTConfig else {"pooling": "last"}
+    model = model_of(config, tokenizer_of("char", SPECIAL_TOKENS), labels=labels, frame=frame, **given)
     texts = ["옛날 어느 마을에 한 아이가", "  바람이\x1c ", "나무 " * 40]
     *found, words, empty = ask(
-        model,
-        *(("classify", text) for text in texts),
-        ("classify", texts[0], {"words": True}),
-        ("classify", " \n"),
+        model, *(("classify", text) for text in texts), ("classify", texts[0], {"words": True}), ("classify", " \n")
     )
     expected = predict(rounded(model), texts)
     for one, theirs in zip(found, expected, strict=True):
@@ -246,21 +245,6 @@ def test_classes_are_those_of_python(config: type[ModelConfig]) -> None:
     [whole, without] = predict(rounded(model), [texts[0], "옛날 마을에 한 아이가"])
     change = np.log(without.probabilities[whole.label]) - np.log(whole.probabilities[whole.label])
     assert effects[1]["effect"] == pytest.approx(change, abs=1e-3)
-
-
-FRAME = Frame(before=(2, 1), after=(3,))
-
-
-@pytest.mark.parametrize("kind", [GPTConfig, BERTConfig])
-def test_the_ids_around_a_text_are_those_of_the_model(kind: Any) -> None:
-    """A page chose them by the names of tokens, so an imported model read others than in Python."""
-    given: dict[str, Any] = {"pooling": "last"} if kind is GPTConfig else {"head": "classify"}
-    model = model_of(kind, tokenizer_of("char", SPECIAL_TOKENS), labels=("가", "나"), frame=FRAME, **given)
-    texts = ["옛날 어느 마을에 한 아이가", "바람이"]
-    found = ask(model, *(("classify", text) for text in texts))
-    for one, theirs in zip(found, predict(rounded(model), texts), strict=True):
-        shares = {label["label"]: label["probability"] for label in one["found"]["labels"]}
-        assert shares == pytest.approx(theirs.probabilities, abs=1e-3)
 
 
 def test_the_ids_around_a_source_are_those_of_the_model() -> None:

@@ -176,17 +176,6 @@ def test_of_a_long_text_the_end_is_shown() -> None:
     assert (found.sequences[0].prompt, found.attentions[0].t) == (0, 24)
 
 
-def test_a_line_of_a_hundred_thousand_characters() -> None:
-    found = trace(gpt(), "나는</script>어제" * 10_000)
-    assert found.attentions[0].t == 24
-
-
-def test_the_model_stays_in_its_mode() -> None:
-    model = gpt().train()
-    trace(model, "나는", tokens=2)
-    assert model.training
-
-
 def test_a_classifier_is_looked_at_as_it_reads() -> None:
     """Its output layer was never trained on text, so what it would predict is not told."""
     model = gpt(labels=("나쁨", "좋음"))

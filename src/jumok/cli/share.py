@@ -52,14 +52,7 @@ def page_options(function: Command) -> Command:
 @verification
 @common(device=False)
 def share(
-    run: Path,
-    out: Path | None,
-    opens: bool,
-    force: bool,
-    as_json: bool,
-    quiet: bool,
-    verify: bool,
-    **settings: Any,
+    run: Path, out: Path | None, opens: bool, force: bool, as_json: bool, quiet: bool, verify: bool, **settings: Any
 ) -> None:
     """Write a model as one HTML file. It runs in a browser, without network, server or installation.
 

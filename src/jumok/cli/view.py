@@ -254,9 +254,7 @@ def _numbers(option: str, given: str | None) -> list[int] | None:
         found += range(int(first), int(last or first) + 1)
     if not found:
         raise ConfigError(
-            "--{option} {given!r} is an empty range: its first number is above its last.",
-            option=option,
-            given=given,
+            "--{option} {given!r} is an empty range: its first number is above its last.", option=option, given=given
         )
     return found
 

@@ -206,10 +206,7 @@ def _read_by_encoder_decoder(model: EncoderDecoder, text: str, target: str | Non
         encoded = model.encode(torch.tensor([source], device=device))
         model.hidden(torch.tensor([ids], device=device), encoded)
 
-    parts = [
-        Part(name="source", ids=source, prompt=len(source)),
-        Part(name="target", ids=ids, prompt=prompt),
-    ]
+    parts = [Part(name="source", ids=source, prompt=len(source)), Part(name="target", ids=ids, prompt=prompt)]
     predicted = PredictedPlaces(
         stack="decoder",
         part=1,

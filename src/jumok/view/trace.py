@@ -26,14 +26,7 @@ from jumok.models.checks import require_tokenizer
 from jumok.models.gpt import GPT
 from jumok.models.modes import eval_mode
 from jumok.view.model_input import ModelInput, Note, model_input
-from jumok.view.predictions import (
-    Lens,
-    TokenPredictions,
-    lens_of,
-    predict_places,
-    require_finite_stream,
-    stages_of,
-)
+from jumok.view.predictions import Lens, TokenPredictions, lens_of, predict_places, require_finite_stream, stages_of
 from jumok.view.token_text import Pieces, TokenNames
 from jumok.view.traced_attention import Attention, attentions_of
 
