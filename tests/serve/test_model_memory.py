@@ -106,7 +106,13 @@ def models(request: pytest.FixtureRequest, other: Path) -> Iterator[Callable[...
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("kind", "quantize"), [*((kind, None) for kind in FOLDERS), ("run", "int8"), ("bfloat16", "int8")]
+    ("kind", "quantize", "backend"),
+    [
+        *((kind, None, backend) for kind in FOLDERS for backend in ("native", "torch")),
+        ("run", "int8", "native"),
+        ("bfloat16", "int8", "native"),
+    ],
+    indirect=["backend"],
 )
 def test_the_memory_of_a_model_is_foretold(
     kind: str, quantize: Any, backend: str, models: Callable[..., ServedModels], tmp_path: Path

@@ -301,10 +301,15 @@ def packed_bytes(config: ModelConfig, dtype: torch.dtype, device: str, quantize:
         return 0
     if torch.device(device).type != "cpu" or dtype not in (torch.float32, torch.float64):
         return 0
+    if dtype != torch.float32 or why_not() is not None:  # `TorchStep` joins q, k and v, and the two of a gated MLP
+        joined = [(count, matrices(block, cross=cross), block.gated) for count, block, cross in stacks(config)]
+        copied = sum(
+            count * sum(n * m for n, m in [*shapes[:3], *(shapes[4:6] if gated else [])])
+            for count, shapes, gated in joined
+        )
+        return copied * dtype.itemsize
     head = config.vocab_size * config.n_embd
     blocks = sum(count * sum(n * m for n, m in matrices(block, cross=cross)) for count, block, cross in stacks(config))
-    if dtype != torch.float32 or why_not() is not None:
-        return blocks * dtype.itemsize  # at most: `TorchStep` joins some of them
     packed = (blocks + head) * {"int8": 1, "bfloat16": 2, None: 4}[quantize]
     tied = head if config.tie_embeddings else 0  # the C++ step reads no other memory
     return packed + 4 * (count_parameters(config) + tied - blocks - head + count_constants(config))
