@@ -385,4 +385,4 @@ def test_a_row_does_not_fit_behind_the_end_of_a_cache():
     cache = KVCache(1, 4, torch.zeros(2, 1, 0, 2))
     cache.begin_at([0, 4], 1)
     with pytest.raises(ValueError, match="5 positions do not fit into a cache for 4"):
-        cache.layers[0].append_joined(torch.zeros(2, 2, 1, 2))
+        cache.layers[0].append(torch.zeros(2, 1, 1, 2), torch.zeros(2, 1, 1, 2))

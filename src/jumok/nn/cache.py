@@ -35,25 +35,16 @@ class LayerCache:
         Raises:
             ValueError: the capacity is exceeded.
         """
-        if self.write_positions is not None:
-            return self.append_joined(torch.cat((k, v), dim=1))
         start, stop = self.length, self.length + k.shape[2]
         self._make_room(stop)
-        self._keys[:, :, start:stop] = k
-        self._values[:, :, start:stop] = v
-        self.length = stop
-        return self.keys_values()
-
-    def append_joined(self, kv: Tensor) -> tuple[Tensor, Tensor]:
-        """As `append`, for keys and values in one tensor, (B, 2G, T, D), the keys first."""
-        start, added = self.length, kv.shape[2]
-        self._make_room(start + added)
         if self.write_positions is None:
-            self._kept.narrow(2, start, added).copy_(kv)
+            self._keys[:, :, start:stop] = k
+            self._values[:, :, start:stop] = v
         else:
             rows, positions = self.write_positions
-            self._kept[rows, :, positions] = kv.transpose(1, 2).to(self._kept.dtype)  # (B, T, 2G, D)
-        self.length = start + added
+            kv = torch.cat((k, v), dim=1).transpose(1, 2)  # (B, T, 2G, D)
+            self._kept[rows, :, positions] = kv.to(self._kept.dtype)
+        self.length = stop
         return self.keys_values()
 
     def select(self, rows: Tensor) -> None:
