@@ -33,10 +33,10 @@ each_shape = pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES.keys()
 
 
 def tiny(dtype: torch.dtype = torch.float64, *, plain: bool = True, **changes: Any) -> GPT:
-    """A small model with random weights, norms and biases included; plain: one that can be packed."""
+    """A small model with random weights, norms and biases included; plain: one that a step replaces."""
     torch.manual_seed(0)
     shape = {"context_length": CONTEXT, "n_layer": 2, "n_head": 4, "n_embd": 32, "dropout": 0.5, **changes}
-    model = (GPT if plain else Unpacked)(GPTConfig(vocab_size=V, **shape)).eval()
+    model = (GPT if plain else OwnGPT)(GPTConfig(vocab_size=V, **shape)).eval()
     for name, parameter in model.named_parameters():
         nn.init.normal_(parameter, mean=1.0 if "norm" in name and name.endswith("weight") else 0.0, std=0.3)
     return model.to(dtype)
@@ -51,8 +51,8 @@ def answering(**changes: Any) -> EncoderDecoder:
     return model
 
 
-class Unpacked(GPT):
-    """Computes as a GPT, and is none that can be packed."""
+class OwnGPT(GPT):
+    """Computes as a GPT, and is none that a step replaces."""
 
 
 def close(found: Tensor, wanted: Tensor, tolerance: float) -> None:
@@ -119,7 +119,7 @@ def come_and_go(slots: Slots, number: int, check: Callable[[int, list[int], Tens
 # --- GPT --------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("plain", [True, False], ids=["packed", "model"])
+@pytest.mark.parametrize("plain", [True, False], ids=["step", "model"])
 @each_shape
 def test_texts_that_come_and_go_are_as_alone(shape: dict[str, Any], plain: bool):
     """RMSNorm of the modern family has float32 statistics, in which a rounding shows."""
@@ -183,7 +183,7 @@ def test_the_room_grows_without_a_change(monkeypatch: pytest.MonkeyPatch):
     assert come_and_go(TorchSlots(model, 9), 9, lambda _, text, found: close(found, alone(model, text), 1e-10)) > 100
 
 
-@pytest.mark.parametrize("plain", [True, False], ids=["packed", "model"])
+@pytest.mark.parametrize("plain", [True, False], ids=["step", "model"])
 def test_a_text_without_finite_logits_fails_alone(plain: bool):
     """The embedding of one id is damaged; what it leaves in memory must not reach a text that takes its place."""
     model = tiny(plain=plain, tie_embeddings=False)

@@ -165,16 +165,6 @@ def test_window_start():
     assert [window_start(n, 2) for n in range(1, 5)] == [0, 0, 1, 2]
 
 
-@pytest.mark.parametrize("context", [1, 2, 7, 256])
-def test_the_window_fits_and_never_goes_back(context: int):
-    starts = [window_start(n, context) for n in range(1, 5 * context)]
-    assert starts == sorted(starts)
-    for length, start in enumerate(starts, start=1):
-        assert min(length, (context + 1) // 2) <= length - start <= context
-    moves = len(set(starts)) - 1
-    assert moves <= -(-4 * context // max(1, context // 2))  # a refill costs as much as half a context of tokens
-
-
 @pytest.mark.parametrize(
     ("family", "context", "prompt_length"),
     [("modern", 1, 12), ("classic", 2, 13), ("modern", 5, 1), ("classic", 12, 100)],
@@ -392,17 +382,6 @@ def test_logits_side_by_side_are_those_of_each_alone(shape: dict[str, Any], leng
             wanted = next_logits(model, ids[row][None, : length + step])[0]
             torch.testing.assert_close(found[row], wanted, rtol=0, atol=1e-5 * float(wanted.abs().max()))
         texts.append([int(row[length + step]) for row, length in zip(ids, lengths, strict=True)])
-
-
-@pytest.mark.parametrize("cache", [True, False])
-@pytest.mark.parametrize("family", FAMILIES)
-def test_ids_side_by_side_are_those_of_each_alone(family: str, cache: bool):
-    model = tiny(family=family)
-    prompts = [some_ids(length, seed=length).tolist() for length in (5, 1, 30, 5)]
-    sampling = Sampling(temperature=1, repetition_penalty=1.3)
-    together = written(model, prompts, 30, sampling, samples=2, cache=cache)
-    alone = [row for prompt in prompts for row in written(model, [prompt], 30, sampling, samples=2)]
-    assert together == alone
 
 
 def test_a_watched_model_writes_texts_of_different_lengths_too(taken: list[int]):
