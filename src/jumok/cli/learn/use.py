@@ -66,7 +66,7 @@ def use(
     busy = sleep_where_busy()
     from jumok.course.pictures import draw_lines
     from jumok.course.practice.comparison import Comparison
-    from jumok.course.practice.own_parts import read_part
+    from jumok.course.practice.readers_parts import read_part
 
     path = Path(file) if Path(file).is_file() else located(file)[1]
     part = read_part(path)

@@ -22,7 +22,7 @@ from torch import nn
 
 from jumok import GPT, Trainer
 from jumok.config import GPTConfig, ModelConfig, TrainConfig
-from jumok.course.practice.own_parts import Part, build_with
+from jumok.course.practice.readers_parts import Part, build_with
 from jumok.errors import JumokError, LessonError
 from jumok.models import Model, build
 from jumok.models.modes import eval_mode

@@ -12,7 +12,7 @@ import torch
 from jumok.cli.console.comparison import ComparisonView, explain_comparison
 from jumok.config import GPTConfig
 from jumok.course.practice.comparison import Comparison, Trained, sees_future
-from jumok.course.practice.own_parts import build_with, read_part
+from jumok.course.practice.readers_parts import build_with, read_part
 from jumok.errors import LessonError
 from jumok.models import build
 from jumok.models.gpt import GPT
