@@ -125,7 +125,7 @@ def test_all_folders_are_checked_at_the_start(folders: list[Path], missing: str)
 
 
 def test_the_least_recently_used_is_evicted(folders: list[Path], serving: Open) -> None:
-    one = 2 * (folders[0] / "model.safetensors").stat().st_size
+    one = use(serving(folders[:1]), "a")[0].size
     models = serving(folders, memory=int(2.2 * one))
     (a,) = use(models, "a")
     use(models, "b", "a", "c")
@@ -136,7 +136,7 @@ def test_the_least_recently_used_is_evicted(folders: list[Path], serving: Open) 
 
 
 def test_a_model_in_use_is_not_evicted(folders: list[Path], serving: Open) -> None:
-    one = 2 * (folders[0] / "model.safetensors").stat().st_size
+    one = use(serving(folders[:1]), "a")[0].size
     models = serving(folders, memory=int(1.2 * one))
 
     async def work() -> None:
