@@ -117,6 +117,21 @@ def test_a_finished_run_is_trained_further(tmp_path: Path) -> None:
     assert len(losses_in(run)) == 6
 
 
+@pytest.mark.slow
+def test_dropout_is_another_one_on_each_rank(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seeds: list[int] = []
+    monkeypatch.setattr("jumok.training.loop.seed_random", lambda device, seed: seeds.append(seed))
+
+    def work(group: ProcessGroup) -> None:
+        finish(begin(tmp_path / "run", group, dropout=0.2))
+        (tmp_path / f"{group.rank}").write_text(json.dumps(seeds), encoding="utf-8")
+
+    assert ends(2, work) == ["", ""]
+    first, second = (set(json.loads((tmp_path / rank).read_text(encoding="utf-8"))) for rank in "01")
+    assert len(first) == len(second) == 12  # two batches a step
+    assert not first & second
+
+
 def reason_of(run: Path) -> str:
     return [event["reason"] for event in events_of(run) if event["event"] == "finish"][-1]
 
