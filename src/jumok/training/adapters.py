@@ -80,7 +80,7 @@ class Adapters:
 
     @property
     def tensors(self) -> dict[str, Tensor]:
-        """What is trained, by name: blocks.0.attention.q_proj.A, ...B, and parameters that are new."""
+        """Return what is trained, by name: blocks.0.attention.q_proj.A, ...B, and parameters that are new."""
         found = {}
         for name, layer in self._layers.items():
             found[f"{name}.A"] = layer.lora_A[NAME].weight.detach()  # (rank, in)
@@ -89,7 +89,7 @@ class Adapters:
         return found | {name: own[name].detach() for name in self.whole}
 
     def stored(self) -> dict[str, Tensor]:
-        """What a training state has of them: the tensors of now, and the best ones."""
+        """Return what a training state has of them: the tensors of now, and the best ones."""
         return self.tensors | {BEST + name: tensor for name, tensor in self.best.items()}
 
     def restore(self, stored: Mapping[str, Tensor], where: str, *, best: bool = False) -> None:
@@ -119,7 +119,7 @@ class Adapters:
 
     @contextmanager
     def merged(self) -> Iterator[None]:
-        """The model is a plain one inside the block, with the adapters in its matrices.
+        """Make the model a plain one inside the block, with the adapters in its matrices.
 
         The sum is written to the memory of the matrices, and what they were is read from the file `base` afterwards:
         there is never a second copy of them, and they have the same bits as before.
@@ -164,7 +164,7 @@ class Adapters:
     # --- files --------------------------------------------------------------------------------------------------------
 
     def describe(self) -> dict[str, Any]:
-        """The entry "adapter" of config.json; sha256 is of the file with the base."""
+        """Return the entry "adapter" of config.json; sha256 is of the file with the base."""
         return {
             "rank": self.rank,
             "alpha": SCALE * self.rank,
@@ -251,7 +251,7 @@ def require_one_process(processes: int) -> None:
 
 
 def names_in(path: Path) -> list[str]:
-    """The names of the tensors in a safetensors file."""
+    """Return the names of the tensors in a safetensors file."""
     try:
         with safe_open(path, framework="pt") as file:
             return list(file.keys())
@@ -260,14 +260,14 @@ def names_in(path: Path) -> list[str]:
 
 
 def _tensor_in(path: Path, name: str) -> Tensor:
-    """One tensor. The file is opened for each of them, so that no more than one is in memory."""
+    """Read one tensor. The file is opened for each of them, so that no more than one is in memory."""
     with safe_open(path, framework="pt") as file:
         found: Tensor = file.get_tensor(name)
         return found
 
 
 def _matrices(model: nn.Module) -> Iterator[tuple[str, nn.Linear]]:
-    """The matrices of the blocks, by name."""
+    """Yield the matrices of the blocks, by name."""
     for outer, block in model.named_modules():
         if isinstance(block, Block):
             for name, part in block.named_modules():

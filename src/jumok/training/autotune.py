@@ -55,7 +55,7 @@ class Cost:
     moments: float = 0.0
 
     def of_step(self, config: TrainConfig, speedup: float = 1.0) -> float:
-        """Seconds of an optimizer step. speedup: of its passes, by compiling."""
+        """Return the seconds of an optimizer step. speedup: of its passes, by compiling."""
         return config.accumulate * self.seconds_per_batch / speedup + self.update
 
 
@@ -67,7 +67,7 @@ def open_precisions(config: TrainConfig, device: torch.device) -> tuple[Precisio
 
 
 def measure(shape: ModelConfig, config: TrainConfig, task: Task[Any], device: torch.device) -> list[Cost]:
-    """What training costs in each precision and with each implementation of attention that `config` leaves open.
+    """Measure what training costs in each precision and with each implementation of attention that are open.
 
     Passes are interleaved in rounds, and the shortest time of each counts. A way that is much slower than another is
     measured in the first round only. After `MEASURING` seconds no round begins: then each precision was tried once, and
@@ -111,7 +111,7 @@ def measure(shape: ModelConfig, config: TrainConfig, task: Task[Any], device: to
 
 
 def usual_attention(config: TrainConfig, device: torch.device) -> Implementation:
-    """What computes attention where nothing was measured."""
+    """Return what computes attention where nothing was measured."""
     if config.attention != "auto":
         return config.attention
     return "chunked" if device.type == "cpu" else "fused"
@@ -171,7 +171,7 @@ class _Trial:
         loss.backward()
 
     def first_pass(self, precision: Precision, attention: Implementation) -> _FirstPass:
-        """The same, with a look at the tensors that it keeps and at the inputs of attention."""
+        """Do the same, and look at the tensors that it keeps and at the inputs of attention."""
         kept: dict[int, int] = {}  # bytes, by their place in memory
         choices: list[bool] = []
         parameters = {tuple(sorted(p.shape)) for p in self.model.parameters() if p.dim() == 2}
@@ -198,7 +198,7 @@ class _Trial:
         return _FirstPass(seconds, sum(kept.values()), any(choices))
 
     def seconds(self, work: Callable[[], None]) -> float:
-        """How long one call takes; infinity if there is too little memory."""
+        """Return how long one call takes; infinity if there is too little memory."""
         try:
             return seconds_of(work, self.device)
         except RuntimeError as error:
@@ -212,11 +212,11 @@ class _Trial:
             optimizer.step()
 
     def gradients(self) -> int:
-        """Bytes of the gradients."""
+        """Return the bytes of the gradients."""
         return sum(parameter.nbytes for parameter in self.model.parameters() if parameter.requires_grad)
 
     def moments(self) -> int:
-        """Bytes of the optimizers' state."""
+        """Return the bytes of the optimizers' state."""
         first = next(iter(self.optimizers.values()))
         states = (state for optimizer in first for state in optimizer.state.values())
         return sum(tensor.nbytes for state in states for tensor in state.values())

@@ -43,7 +43,7 @@ class Saving:
 
     @property
     def due(self) -> bool:
-        """Whether it is time for the next save."""
+        """Return True if it is time for the next save."""
         every = self._run.config.save_every
         pause = every and max(every, SAVE_AT_MOST * self._clock.save_seconds)
         return time.monotonic() - self._saved_at >= pause
@@ -94,7 +94,7 @@ def write_part(run: TrainingRun, tensors: dict[str, Tensor], folder: Path) -> Ma
 
 
 def tensors_of(run: TrainingRun) -> dict[str, Tensor]:
-    """What is trained, and the moments of the optimizers, by their names in a state."""
+    """Return what is trained, and the moments of the optimizers, by their names in a state."""
     trained = parameters_of(run.trained) if run.adapters is None else run.adapters.stored()
     tensors = {f"model.{name}": tensor for name, tensor in trained.items()}
     for number, optimizer in enumerate(run.optimizers):
@@ -185,7 +185,7 @@ def _blank(run: TrainingRun, name: str, stored: StoredTensors) -> Tensor:
 
 
 def _parameter_of(run: TrainingRun, name: str) -> Tensor | None:
-    """The parameter that a moment belongs to, by its name in a state; None if there is none."""
+    """Return the parameter that a moment belongs to, by its name in a state; None if there is none."""
     kind, number, index, _ = name.split(".", 3) if name.count(".") >= 3 else ("", "", "", "")
     if kind != "optimizer" or not (number.isdecimal() and index.isdecimal()) or int(number) >= len(run.optimizers):
         return None

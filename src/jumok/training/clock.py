@@ -70,17 +70,17 @@ class Clock(Stateful):
 
     @property
     def seconds(self) -> float:
-        """How long the run has taken, all its parts together."""
+        """Return the seconds that the run has taken, all its parts together."""
         return time.monotonic() - self._began
 
     @property
     def stage_seconds(self) -> float:
-        """How long the stage has taken, which counts against its minutes."""
+        """Return the seconds of the stage, which counts against its minutes."""
         return self.seconds - self.stage_began
 
     @property
     def is_over(self) -> bool:
-        """Whether the model has taken its last step, unless it reaches a goal before."""
+        """Return True if the model has taken its last step, unless it reaches a goal before."""
         return self.progress >= (1.0 if self.cooldown is None else self.cooldown[1])
 
     @property
@@ -90,7 +90,7 @@ class Clock(Stateful):
 
     @property
     def final_tokens(self) -> int:
-        """How many tokens the last figures read."""
+        """Return how many tokens the last figures read."""
         run = self._run
         least = LEAST_WITH_A_GOAL if run.config.stop_at is not None else 256 * run.model.config.context_length
         return max(least, int(FINAL_TOKENS * self.planned_tokens))
@@ -135,7 +135,7 @@ class Clock(Stateful):
         return max(self.progress, now)  # the reserve may have grown meanwhile
 
     def _reserve(self) -> float:
-        """Seconds to keep for what follows the last step: the last figures and the last save."""
+        """Return the seconds to keep for what follows the last step: the last figures and the last save."""
         budget = self._budget or 0
         if self.evaluation_speed == 0:
             return 0.05 * budget
@@ -149,7 +149,7 @@ class Clock(Stateful):
     # --- what follows from it -----------------------------------------------------------------------------------------
 
     def rate(self) -> float:
-        """The learning rate of the next step, as a share of its peak."""
+        """Return the learning rate of the next step, as a share of its peak."""
         config = self._run.config
         if config.steps is None:  # as long as the last step, or as one of those that are planned
             width = self._last_width or self._run.tokens_per_step / max(1, self.planned_tokens)
@@ -164,7 +164,7 @@ class Clock(Stateful):
         return rate(config, begin) * min(1.0, (end - progress) / (end - begin))
 
     def remaining(self) -> float:
-        """Seconds to the end, about; 0 if not known."""
+        """Return the seconds to the end, about; 0 if not known."""
         run = self._run
         by_time = math.inf if self._budget is None else max(0.0, self._budget - self.stage_seconds)
         tokens = self._most_tokens if run.config.steps is None else float(run.config.steps * run.tokens_per_step)

@@ -86,7 +86,7 @@ class Compilation:
 
 
 def _damaged_library(error: BaseException | None) -> Path | None:
-    """The library in the cache of torch that could not be loaded; None if the error is another one.
+    """Return the library in the cache of torch that could not be loaded; None if the error is another one.
 
     Ctrl-C reaches the linker, too, and leaves an empty file. torch finds it again in each later run.
     """

@@ -97,7 +97,7 @@ class Muon(WithoutCompiler):
             self._move(parameter, group, direction)
 
     def _direction(self, parameter: nn.Parameter, group: dict[str, Any]) -> Tensor:
-        """The gradient with Nesterov's momentum, which is updated."""
+        """Return the gradient with Nesterov's momentum, which is updated."""
         state = self.state[parameter]
         if not state:
             state["momentum_buffer"] = torch.zeros_like(parameter)
@@ -113,7 +113,7 @@ class Muon(WithoutCompiler):
 
 
 def orthogonal(matrix: Tensor, dtype: torch.dtype | None = torch.bfloat16) -> Tensor:
-    """About U Vᵀ of the singular value decomposition U S Vᵀ: most singular values are near 1.
+    """Compute about U Vᵀ of the singular value decomposition U S Vᵀ: most singular values are near 1.
 
     Args:
         matrix: (A, B), or N of them, (N, A, B); finite. A zero matrix gives a zero matrix.
@@ -141,7 +141,7 @@ def _norms(x: Tensor) -> Tensor:
 
 
 def _sides(matrix: Tensor) -> tuple[int, int]:
-    """The shorter side and the longer one."""
+    """Return the shorter side and the longer one."""
     return min(matrix.shape), max(matrix.shape)
 
 
@@ -159,7 +159,7 @@ def stacked_orthogonal(matrices: Iterable[Tensor], dtype: torch.dtype | None = t
 
 
 def balanced(costs: Sequence[int], parts: int) -> list[int]:
-    """The part, from 0, of each of some jobs, so that the parts cost about the same: the dearest job goes first."""
+    """Divide jobs into parts that cost about the same, the dearest first; return the part of each job, from 0."""
     sums, chosen = [0] * parts, [0] * len(costs)
     for job in sorted(range(len(costs)), key=lambda job: (-costs[job], job)):
         chosen[job] = min(range(parts), key=lambda part: (sums[part], part))
@@ -179,7 +179,7 @@ def dtype_of_products(config: TrainConfig) -> torch.dtype | None:
 def make_optimizers(
     model: nn.Module, config: TrainConfig, orthogonalise: Orthogonalise | None = None
 ) -> list[Optimizer]:
-    """The optimizers of a run. Each parameter group carries its peak rate as "peak".
+    """Make the optimizers of a run. Each parameter group carries its peak rate as "peak".
 
     With "muon" there are two, Muon first; with "adamw" one. Only matrices have weight decay. Frozen parameters are left
     out.
@@ -229,7 +229,7 @@ def make_optimizers(
 
 
 def rate(config: TrainConfig, progress: float) -> float:
-    """The learning rate as a share of its peak at `progress`, 0 at the start of the run and 1 at its end."""
+    """Return the learning rate as a share of its peak at `progress`, 0 at the start of the run and 1 at its end."""
     if progress < config.warmup:
         return progress / config.warmup
     done = (progress - config.warmup) / max(1e-9, 1 - config.warmup)  # 0..1 after the warm-up

@@ -190,13 +190,13 @@ def slow_precision(config: TrainConfig, device: torch.device) -> tuple[str, ...]
 
 
 def measured(shape: ModelConfig, config: TrainConfig, task: Task[Any], device: torch.device) -> list[Cost]:
-    """What each way to train costs, the best one first."""
+    """Measure what each way to train costs, the best one first."""
     costs = measure(shape, config, task, device)
     return sorted(costs, key=lambda cost: cost.of_step(config) / (FUSED_MARGIN if cost.attention == "fused" else 1.0))
 
 
 def memory_of(parameters: int, cost: Cost) -> dict[str, float]:
-    """Bytes of the parameters, their gradients, the optimizers' state, and of what a forward pass keeps, about."""
+    """Return about how many bytes parameters, gradients, moments and the activations of a forward pass take."""
     size = 4.0 * parameters
     return {"parameters": size, "gradients": cost.gradients, "moments": cost.moments, "kept": cost.activation_bytes}
 
@@ -217,7 +217,7 @@ def speedup(config: TrainConfig) -> float:
 def _costs_with_room(
     shape: ModelConfig, config: TrainConfig, task: Task[Any], device: torch.device, parameters: int
 ) -> list[Cost]:
-    """What was measured, if anything must be. Raises ConfigError where the memory does not suffice."""
+    """Measure, if anything must be. Raises ConfigError where the memory does not suffice."""
     require_memory_for_model(shape)
     free = free_memory(device)
     number = min(NUMBER_BYTES[precision] for precision in open_precisions(config, device))
@@ -322,7 +322,7 @@ def _dropout(passes: float, task: Task[Any]) -> Choice:
 
 
 def _shown(choices: Mapping[str, Choice]) -> dict[str, Choice]:
-    """The same with numbers as they are written."""
+    """Return the choices with numbers as they are written."""
     return {
         name: choice._replace(value=f"{choice.value:g}") if isinstance(choice.value, float) else choice
         for name, choice in choices.items()
@@ -355,7 +355,7 @@ def _small_text(
 
 
 def _ends_early(passes: float, share: float, config: TrainConfig) -> tuple[str, ...]:
-    """What a limit on passes means for the time. share: of the time, that the run will take."""
+    """Say what a limit on passes means for the time. share: of the time, that the run will take."""
     if config.minutes is None or share > ENDS_EARLY:
         return ()
     return (

@@ -116,7 +116,7 @@ def _place(run: TrainingRun, record: RunRecord, saved: Checkpoint | None) -> boo
 
 
 def _go_back(run: TrainingRun, record: RunRecord, saved: Checkpoint | None) -> None:
-    """To a saved state; without one, to the beginning."""
+    """Go to a saved state; without one, to the beginning."""
     folder, init = run.folder, record.data.get("init")
     if saved is None and init:
         raise RunError(
@@ -147,7 +147,7 @@ def _go_back(run: TrainingRun, record: RunRecord, saved: Checkpoint | None) -> N
 
 
 def _new_beginning(kept: Path | None) -> str:
-    """A message for a run whose states are all damaged. kept: where its best parameters are now, too."""
+    """Return a message for a run whose states are all damaged. kept: where its best parameters are now, too."""
     if kept is None:
         return tr("No whole training state is left, so the run starts from its beginning.")
     return tr(
@@ -185,7 +185,7 @@ def _lost_parameters(run: TrainingRun, saved: Checkpoint) -> str:
 
 
 def _recorded(saved: Checkpoint, name: str) -> Any:
-    """What a state says under a name, which a damaged one may lack."""
+    """Return what a state says under a name, which a damaged one may lack."""
     if name not in saved.numbers:
         raise RunError(
             "the training state after {step:,} steps is damaged: {error} Delete its folder in {folder} to go on "
@@ -198,7 +198,7 @@ def _recorded(saved: Checkpoint, name: str) -> Any:
 
 
 def _unreadable(run: TrainingRun) -> str:
-    """What is wrong with the best parameters that should be there, or ""."""
+    """Return what is wrong with the best parameters that should be there, or ""."""
     try:
         with run.whole():
             run.folder.read_parameters(run.model)
@@ -213,7 +213,7 @@ def _unreadable(run: TrainingRun) -> str:
 def _go_to_end(
     run: TrainingRun, ended: Mapping[str, Any], metrics: Mapping[str, float], saved: Checkpoint | None
 ) -> None:
-    """To the best parameters of a finished run, in eval mode, and to its result."""
+    """Go to the best parameters of a finished run, in eval mode, and to its result."""
     run.read_best()
     run.model.eval()
     step, best_step = ended["step"], metrics.get("step", ended["step"])

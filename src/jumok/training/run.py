@@ -98,7 +98,7 @@ class TrainingRun:
 
     @property
     def trained(self) -> Model:
-        """The model that is trained: `model`, or its shards."""
+        """Return the model that is trained: `model`, or its shards."""
         return self.model if self.shards is None else self.shards.model
 
     @property
@@ -122,7 +122,7 @@ class TrainingRun:
 
     @contextmanager
     def evaluating(self) -> Iterator[None]:
-        """The model in eval mode, in the precision of the run."""
+        """Put the model into eval mode inside the block, in the precision of the run."""
         with self.whole(), eval_mode(self.model), autocast(self.device, self.config.precision):
             yield
 

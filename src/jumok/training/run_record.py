@@ -86,22 +86,22 @@ class RunRecord:
 
     @property
     def task(self) -> type[Task[Any]]:
-        """The task of the run."""
+        """Return the task of the run."""
         return TASKS[self.config.task.name]
 
     def asks_for_a_stage(self, given: Mapping[str, Any]) -> bool:
-        """Whether training settings, by name, ask to train a finished run further."""
+        """Return True if training settings, by name, ask to train a finished run further."""
         lengths = (given.get("steps"), given.get("minutes"))
         return self.finished is not None and lengths != (None, None)
 
     def stage(self, given: Mapping[str, Any]) -> TrainConfig:
-        """The configuration of another stage: its own length and goal, and what else was asked for."""
+        """Return the configuration of another stage: its own length and goal, and what else was asked for."""
         asked = {name: given[name] for name in OF_A_STAGE & given.keys() if given[name] != "auto"}
         return dataclasses.replace(self.config, **{"steps": None, "minutes": None, "stop_at": None, **asked})
 
 
 def of_this_launch(config: TrainConfig, given: Mapping[str, Any]) -> TrainConfig:
-    """The configuration of a resumed run, with the settings that may change whenever it is continued."""
+    """Return the configuration of a resumed run, with the settings that may change whenever it is continued."""
     return dataclasses.replace(config, **{name: given[name] for name in OF_A_LAUNCH & given.keys()})
 
 
@@ -180,7 +180,7 @@ def require_reachable(task: type[Task[Any]], config: TrainConfig, *, holds_out: 
 
 
 def size_of(source: Text | Table) -> str:
-    """How long it is, in words."""
+    """Return the length of a source, in words."""
     return _chars(source.chars) if isinstance(source, Text) else _rows(len(source))
 
 

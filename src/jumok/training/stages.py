@@ -45,7 +45,7 @@ def add_stage(run: TrainingRun, record: RunRecord, saved: Checkpoint | None, mac
 
 
 def go_to_stage(run: TrainingRun, metrics: Mapping[str, Any], saved: Checkpoint | None) -> None:
-    """To the beginning of the newest stage, with the best parameters; no state is needed for that without adapters.
+    """Go to the beginning of the newest stage, with the best parameters; no state is needed for that without adapters.
 
     Args:
         metrics: of these parameters, as config.json has them. saved: the newest state.
@@ -72,7 +72,7 @@ def go_to_stage(run: TrainingRun, metrics: Mapping[str, Any], saved: Checkpoint 
 
 
 def adapters_in(saved: Checkpoint | None, path: Path) -> dict[str, Tensor]:
-    """The tensors of the adapters in a training state. Raises RunError if there is no state."""
+    """Return the tensors of the adapters in a training state. Raises RunError if there is no state."""
     if saved is None:
         raise RunError(
             "{path} has no whole training state left, which has its adapters; start a new run with {--init {path}}.",

@@ -140,7 +140,7 @@ class Start:
         return dataclasses.replace(material, report=partial(self._report_share, size_of(material.source)))
 
     def _tokenizer(self, task: type[Task[Any]], material: Material) -> Tokenizer:
-        """The one that was given, or one that is trained on the training part."""
+        """Return the tokenizer that was given, or one that is trained on the training part."""
         if isinstance(self.tokenizer, Tokenizer):
             return self.tokenizer
         default = "char" if "alphabet" in self.tokenizer_options else task.default_tokenizer(material)
@@ -155,7 +155,7 @@ class Start:
         tokenizer: Tokenizer,
         init: Model | None,
     ) -> ModelConfig:
-        """The configuration of the model, with what follows from the material and the tokenizer."""
+        """Return the configuration of the model, with what follows from the material and the tokenizer."""
         fields, asked = configuration.to_dict(wanted), wanted.vocab_size
         if init is None:
             fields["vocab_size"] = tokenizer.vocab_size
@@ -277,7 +277,7 @@ def new_run(
     group: ProcessGroup,
     make_model: Callable[[ModelConfig], Model] | None = None,
 ) -> TrainingRun:
-    """A run before its first step, with the first parameters of its model, which depend on the seed alone."""
+    """Make a run before its first step, with the first parameters of its model, which depend on the seed alone."""
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(config.seed)
         model = (make_model or build)(shape)

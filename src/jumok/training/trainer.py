@@ -194,7 +194,7 @@ class Trainer:
 
     @property
     def training_run(self) -> TrainingRun:
-        """The run that `run` trains, for other ways to use it; then `run` must not be called."""
+        """Return the run that `run` trains, for other ways to use it; then `run` must not be called."""
         return self._run
 
     # --- its life -----------------------------------------------------------------------------------------------------
@@ -210,7 +210,7 @@ class Trainer:
 
     @property
     def seconds(self) -> float:
-        """How long the run has taken, all its parts together."""
+        """Return the seconds that the run has taken, all its parts together."""
         return self.clock.seconds
 
     def close(self) -> None:

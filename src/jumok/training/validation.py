@@ -59,7 +59,7 @@ class Validation(Stateful):
 
     @property
     def times_as_often(self) -> int:
-        """How many validations there are for one that has a sample: with a goal, as many as may be afforded."""
+        """Return how many validations there are for one that has a sample: with a goal, as many as may be afforded."""
         run = self._run
         if run.config.stop_at is None or run.config.eval_every:
             return 1
@@ -69,11 +69,11 @@ class Validation(Stateful):
         )
 
     def due(self, before: float) -> bool:
-        """Whether the model is to be validated now. before: progress before the last step."""
+        """Return True if the model is to be validated now. before: progress before the last step."""
         return self._passed(before, self._looked, self._affordable(VALIDATIONS * self.times_as_often))
 
     def sample_due(self, before: float) -> bool:
-        """Whether the validation goes with a sample."""
+        """Return True if the validation goes with a sample."""
         return self._passed(before, self._sampled, self._affordable(VALIDATIONS))
 
     def _affordable(self, count: int) -> int:
@@ -85,7 +85,7 @@ class Validation(Stateful):
         return min(count, max(FEWEST, int(share * 60 * config.minutes / seconds)))
 
     def _passed(self, before: float, last: float, parts: int) -> bool:
-        """Whether the last step ended one of so many equal parts of the stage.
+        """Return True if the last step ended one of so many equal parts of the stage.
 
         Args:
             before: progress before that step. last: progress when that was so before. In a run by minutes half a part
@@ -102,7 +102,7 @@ class Validation(Stateful):
 
     @property
     def tokens(self) -> int:
-        """How many tokens each validation reads."""
+        """Return how many tokens each validation reads."""
         run = self._run
         if run.config.eval_tokens:
             return run.config.eval_tokens
@@ -120,7 +120,7 @@ class Validation(Stateful):
     # --- doing it -----------------------------------------------------------------------------------------------------
 
     def figures(self) -> dict[str, float]:
-        """The figures of the model as it is.
+        """Return the figures of the model as it is.
 
         Raises:
             JumokError: the losses are not finite.
@@ -179,7 +179,7 @@ class Validation(Stateful):
         self._run.put_metrics(self.best_metrics)
 
     def final(self) -> dict[str, float]:
-        """The figures to quote. They read more than a validation does."""
+        """Return the figures to quote. They read more than a validation does."""
         with self._run.evaluating():
             figures: dict[str, float] = self._run.task.final(self._run.model, self._clock.final_tokens)
         return figures
@@ -200,7 +200,7 @@ class Validation(Stateful):
         yield Sample(step=step, text=text, kept=kept)
 
     def event(self, figures: dict[str, float], *, best: bool) -> Eval:
-        """The event of a validation."""
+        """Return the event of a validation."""
         run = self._run
         headline = run.task.headline(figures)
         return Eval(step=self._clock.step, figures=figures, headline=headline, best=best, seconds=self._clock.seconds)
