@@ -1,26 +1,8 @@
-"""Texts and tables as people have them: what a file holds decides, not its name.
-
-Odd and bad input, all below:
-
-- JSON under any name: a list of objects; objects one per line, with and without a broken or cut line, one after
-  another over several lines; one object with its rows inside (KLUE, KorQuAD, AI Hub); a list of texts, of lists, of
-  nothing; cut off in the middle; with NaN; in CP949 and UTF-16; in a .jsonl, a .csv, on standard input; a notebook.
-- Markup under any name: HTML, XHTML, an error page as .csv, XML with and without a declaration, a dump of a wiki,
-  Word's XML, subtitles in SAMI.
-- Documents and archives under .txt: PDF, docx, .hwp, gzip, RTF, SQLite, Parquet, Arrow, images; with a named encoding.
-- Texts that only begin like these: poems, chat logs, footnotes, Markdown with HTML, programs, texts that quote JSON or
-  HTML, sets of braces. They are read as they are.
-- Syllables that KS X 1001 spells with jamo; fillers and jamo that are meant.
-- ISO 2022 (KR, JP, CN), HZ, UTF-7; with and without a header, damaged; ASCII that looks a little like them.
-- Characters that Unicode declares to be equal to others.
-- NaN, infinity, NA, NumPy's numbers and whole floats as cells.
-- Delimiters other than those of the suffix.
-"""
+"""Texts and tables as people have them: what a file holds decides, not its name."""
 
 from __future__ import annotations
 
 import csv
-import gzip
 import io
 import json
 import sqlite3
@@ -79,13 +61,10 @@ LINES = "\n".join(map(dumped, ROWS))
 JSON_ROWS = {
     "a list": dumped(ROWS),
     "a list over several lines": dumped(ROWS, indent=2) + "\n",
-    "a list in escapes": dumped(ROWS, ensure_ascii=True),
     "lines": LINES + "\n",
-    "lines with blank ones": "\n\n" + LINES.replace("\n", "\n \n"),
     "one after another": "\n".join(dumped(row, indent=4) for row in ROWS),
     "in CP949": dumped(ROWS).encode("cp949"),
     "in UTF-16": dumped(ROWS).encode("utf-16"),
-    "with a mark": dumped(ROWS).encode("utf-8-sig"),
     "with CRLF": dumped(ROWS, indent=2).replace("\n", "\r\n"),
 }
 
@@ -108,37 +87,19 @@ def test_json_is_read_as_rows_whatever_its_name(tmp_path: Path, name: str, form:
         read(path)
 
 
-@pytest.mark.parametrize("form", JSON_ROWS)
-def test_json_on_standard_input(monkeypatch: pytest.MonkeyPatch, form: str) -> None:
-    stdin(monkeypatch, JSON_ROWS[form])
-    assert text.read_table("-", ["title", "label"]).rows == WANTED
-    stdin(monkeypatch, JSON_ROWS[form])
-    with pytest.raises(TextError, match="no column 'text'"):
-        read("-")
-
-
 @pytest.mark.parametrize(
     ("content", "said"),
     [
         (dumped(KORQUAD), r"no column 'text'; .*'version', 'data'.* the rows may be in 'data': save .*\.jsonl"),
-        (dumped(KORQUAD, indent=2), r"no column 'text'; .* the rows may be in 'data'"),
         (dumped(NOTEBOOK), r"notebook; .*jupyter nbconvert --to markdown .*a\.txt"),
-        (dumped(NOTEBOOK, indent=1), "Jupyter notebook"),
         (dumped(["안녕", "잘 가"]), r"row 1: a JSON str; each row must be an object"),
-        (dumped([["안녕", 1], ["잘 가", 0]]), "row 1: a JSON list"),
         ('["안녕", 1]\n["잘 가", 0]\n["또 봐", 0]\n', "line 1: a JSON list"),
         (dumped([{"text": "가"}, "나"]), "row 2: a JSON str"),
-        (dumped([{"text": ["가"]}]), r"row 1: column 'text' holds \[.*, which is not text"),
         ("[]", "has no rows"),
         ('[{"text": "가", "text": "나"}]', "row 1: the name 'text' occurs more than once"),
         (dumped(ROWS * 50)[:-40], r"line 1: not JSON: .*; repair the file, or copy it again"),
-        (dumped(ROWS * 50, indent=1)[:-40], r"line \d\d\d: not JSON"),
-        (dumped(ROWS * 50)[:-1] + ",]", "not JSON"),
         (dumped(ROWS * 50)[:-1] + ",", "not JSON"),
-        (dumped(KORQUAD)[:-5], "not JSON"),
         ("\n".join([LINES] * 9 + ["{broken"] + [LINES] * 3), r"line 19: not JSON"),
-        ("\n".join([LINES] * 9)[:-9], r"line 18: not JSON"),
-        ("{broken\n" + "\n".join([LINES] * 9), r"line 1: not JSON"),
         (dumped([{"text": "\ud83d"}], ensure_ascii=True), "half of a surrogate pair"),
     ],
 )
@@ -153,33 +114,19 @@ def test_json_that_is_no_list_of_texts_is_refused(tmp_path: Path, name: str, con
 CHAT = "[홍길동] [오후 3:12] 안녕\n[김철수] [오후 3:13] 응 안녕 ㅋㅋㅋ\n[홍길동] [오후 3:15] [사진]\n"
 PLAIN = {
     "chat": CHAT,
-    "chat that ends in a bracket": CHAT.rstrip(),
-    "one line of a chat": "[홍길동]",
-    "footnotes": "[1] 훈민정음은 1443년에 만들어졌다.\n[2] 같은 책, 12쪽.\n",
     "a poem in braces": "{산유화}\n산에는 꽃 피네\n꽃이 피네\n갈 봄 여름 없이\n{끝}",
     "a poem in angle brackets": "<산유화>\n산에는 꽃 피네\n꽃이 피네\n<끝>\n",
-    "a poem in an element": "<시>\n산에는 꽃 피네\n</시>\n",
-    "a tale with stage directions": "<무대 어두워진다>\n영희: 누구세요?\n<막>\n",
-    "Markdown": "[문서](https://a.kr)와 [예제](b.md)\n\n# 제목\n",
     "Markdown with HTML": '<p align="center"><img src="a.png"></p>\n\n# 제목\n\n<details>더 보기</details>\n',
     "Markdown in one element": '<div align="center">\n\n# 제목\n\n나는 **학교**에 갔다.\n\n<br/>\n</div>\n',
-    "Markdown with a comment": "<!-- 쓰는 중 -->\n# 제목\n본문 <br>",
-    "front matter": "---\ntitle: 제목\n---\n본문\n",
     "a program in C": "{\n  int a = 1;\n  return a;\n}\n",
-    "a program in JavaScript": "[1, 2, 3].map((x) => x + 1);\n{ let a = [4]; }\n",
-    "a dict of Python": "{'a': 1, 'b': [2, 3]}\n",
     "braces": "{가, 나, 다}는 집합이고 [0, 1]은 구간이다.\n",
     "a template": "{{ 제목 }}\n{% if 본문 %}{{ 본문 }}{% endif %}\n",
     "quoted JSON first": '{"label": "긍정", "text": "좋아요"}\n위와 같은 줄이 JSON Lines이다. 줄마다 객체가 있다.\n',
-    "a quoted list first": '[{"a": 1}, {"a": 2}]\n이것은 JSON 배열의 예이다. 대괄호 안에 객체가 쉼표로 나뉘어 있다.\n',
-    "quoted JSON last": '아래는 예이다.\n{"label": "긍정"}\n{"label": "부정"}\n{"label": "긍정"}\n',
     "an open list": '[{"a": 1}, {"a": 2},\n' + "그리고 나머지는 생략한다. " * 9,
     "quoted HTML": "<!DOCTYPE html>\n이 줄은 HTML 문서의 첫 줄이다.\n",
     "a quoted page": PAGE + "\n위 코드를 브라우저에서 열어 보자.\n",
-    "a comparison": "<3 사랑해\na < b > c\n>",
     "a mail": "<hong@example.kr> 님이 씀:\n> 안녕하세요\n>",
     "a string": '"안녕"',
-    "a number": "12345",
     "bytes of a kind": "GIF는 그림 형식이다. PDF도 있다. PK",
     "WikiExtractor": '<doc id="5">\n지미 카터\n\n카터는 정치인이다.\n</doc>\n<doc id="9">\n수학\n</doc>\n',
 }
@@ -207,37 +154,14 @@ def test_a_string_is_the_text_itself() -> None:
         text.from_string("")
 
 
-def test_programs_and_their_documentation_stay_texts() -> None:
-    """The sources of this project have all that looks like something else, and none of it is."""
-    root = Path(__file__).parents[2]
-    paths = [
-        path
-        for folder in ("src/jumok/text", "src/jumok/view/assets", "docs", "tests/text", "tests/js")
-        for path in sorted((root / folder).rglob("*"))
-        if path.suffix in (".py", ".md", ".js", ".mjs", ".css", ".toml")
-    ]
-    assert len(paths) > 100
-    for path in paths:
-        with text.read(path) as found:
-            assert found.sources[0].format == "text", path
-
-
 # --- Markup -----------------------------------------------------------------------------------------------------------
 
 MARKUP = {
     "HTML": (PAGE, "an HTML page"),
-    "HTML with a doctype": ("<!DOCTYPE html>\n" + PAGE, "an HTML page"),
     "HTML in capitals": ("\n <!doctype HTML PUBLIC '-//W3C//DTD HTML 4.01//EN'>" + PAGE.upper(), "an HTML page"),
     "HTML after a comment": ("<!-- saved from url=(0019)https://a.kr/ -->\n" + PAGE, "an HTML page"),
-    "HTML with a class": (PAGE.replace("<html>", '<html lang="ko">'), "an HTML page"),
-    "HTML before a comment": (PAGE + "<!-- 0.1 s -->", "an HTML page"),
     "XHTML": ('<?xml version="1.0"?><!DOCTYPE html>' + PAGE, "an XML document"),
     "XML": ('<?xml version="1.0" encoding="UTF-8"?>\n<SJML><s>가</s></SJML>', "an XML document"),
-    "SGML": ('<!DOCTYPE tei.2 SYSTEM "tei.dtd">\n<tei.2><text>가 나 다</text></tei.2>', "an XML document"),
-    "a wiki": (
-        '<mediawiki xmlns="http://a/" xml:lang="ko">\n<page><text>가</text></page></mediawiki>',
-        "an XML document",
-    ),
     "undeclared XML": (
         "<corpus>\n <s n='1'>나는 &lt;갔다&gt;.</s>\n <s>너는 왔다.</s>\n</corpus>\n",
         "an XML document",
@@ -288,11 +212,9 @@ DOCUMENTS: dict[str, tuple[Callable[[Path], bytes], str]] = {
     "PDF": (lambda _: b"%PDF-1.4\n1 0 obj\n<< /Type /Catalog >>\nendobj\n", "a PDF document"),
     "docx": (lambda _: docx(), "a zip archive"),
     "hwp": (lambda _: b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(600), r"\.hwp"),
-    "gzip": (lambda _: gzip.compress("가나다".encode()), "a gzip archive"),
     "RTF": (lambda _: rb"{\rtf1\ansi\ansicpg949 \'b0\'a1\par}", "an RTF document"),
     "SQLite": (database, "a database"),
     "Parquet": (lambda _: b"PAR1\x15\x04\x15\x10\x15\x14L\x15\x02\x15\x00\x12", "a Parquet table; name it .parquet"),
-    "Arrow": (lambda _: b"ARROW1\x00\x00\xff\xff\xff\xff", "an Arrow table"),
     "PNG": (lambda _: b"\x89PNG\r\n\x1a\n" + bytes(20), "a PNG image"),
 }
 
@@ -347,12 +269,8 @@ def test_all_syllables_in_blocks_of_any_size(tmp_path: Path, monkeypatch: pytest
         "ㅋㅋㅋ ㅠㅠ ㅇㅈ ㄹㅇ ㅂㅞㄺ",
         "\u3164",
         "닉네임: \u3164\u3164\u3164",
-        "\u3164ㅋㅋㅋ",
-        "\u3164ㅏㅏㅏ",
-        "\u3164ㅂㅞ",
         "\u3164ㅂㅞ 가",
         "\u3164ㄸㅗㄸ",
-        "\u3164ㄳㅏㄱ",
     ],
 )
 def test_jamo_and_fillers_that_are_meant_stay(tmp_path: Path, string: str) -> None:
@@ -373,10 +291,8 @@ CHINESE = "我与父亲不相见已二年余了，我最不能忘记的是他的
     [
         (PROSE, "iso2022_kr", False),
         ("나보기가역겨워가실때에는말없이고이보내드리우리다" * 20, "iso2022_kr", False),
-        ("가", "iso2022_kr", False),
         (JAPANESE + PROSE, "iso2022_jp_2", False),
         (JAPANESE, "iso2022_jp", False),
-        (JAPANESE * 99, "iso2022_jp", False),
         ("ﾊﾝｶｸ ｶﾅ", "iso2022_jp_ext", False),
         (CHINESE, "hz", True),
         (PROSE, "utf-7", True),
@@ -422,22 +338,12 @@ def test_iso_2022_that_fits_no_codec_is_refused(tmp_path: Path, data: bytes) -> 
         read(write(tmp_path, "a.txt", data))
 
 
-def test_half_a_pair_in_utf_7_is_refused(tmp_path: Path) -> None:
-    """Python decodes it, and nothing can encode it again; found by a fuzzer."""
-    path = write(tmp_path, "a.txt", PROSE.encode("utf-7") + b" +2AA-.")
-    with pytest.raises(TextError, match=r"a\.txt: U\+D800 is half of a surrogate pair"):
-        read(path)
-    with pytest.raises(TextError, match="half of a surrogate pair"):
-        text.read_column(path, "text")
-
-
 @pytest.mark.parametrize(
     "string",
     [
         "1+1=2, a+b=c, C++ and +82-10-1234-5678, +AOk- in RFC 2152",
         "~{a} and \\ref~{b}, ~{~}",
         "\x1b[31mred\x1b[0m text",
-        "Fig.~\\ref{a}, ~/src, a ~ b ~{ c",
         "a line with a stray shift: \x0e and more text, long enough to have few control characters",
         "Hello+World+Bar base64: 7KCV7LmYLOuCmOuKlA==",
     ],
@@ -479,28 +385,16 @@ class NAType:
     def __bool__(self) -> bool:
         raise TypeError("boolean value of NA is ambiguous")
 
-    def __eq__(self, other: object) -> Any:
-        return self
-
-    __hash__ = object.__hash__
-
 
 NAN = float("nan")
-CELLS: list[tuple[Any, str]] = [
-    (1.0, "1"), (0.0, "0"), (-0.0, "0"), (-3.0, "-3"), (2.5, "2.5"), (1e300, "1e+300"), (1, "1"), (True, "true"),
-    (NAN, ""), (None, ""), (NAType(), ""), ("1.0", "1.0"), ("NaN", "NaN"), ("", ""), (np.float32(1), "1"),
-    (np.float64("nan"), ""), (np.int64(7), "7"), (np.bool_(True), "true"), (np.str_("가"), "가"), (np.array(2), "2"),
-]  # fmt: skip
 
 
 def test_numbers_in_rows() -> None:
-    assert text.from_rows("n", [(cell,) for cell, _ in CELLS]).column("n") == [wanted for _, wanted in CELLS]
-
-
-@pytest.mark.parametrize("value", [float("inf"), float("-inf"), np.float32("inf")])
-def test_infinity_in_rows_is_an_error(value: Any) -> None:
-    with pytest.raises(TextError, match=r"표, row 2: column 'n' holds -?inf, which is not a finite number"):
-        text.from_rows(["a", "n"], [("가", 1), ("나", value)], name="표")
+    cells = [1.0, -0.0, 2.5, 1e300, True, NAN, None, NAType(), "1.0", "NaN", np.float32(1), np.float64("nan")]
+    column = text.from_rows("n", [(cell,) for cell in cells]).column("n")
+    assert column == ["1", "0", "2.5", "1e+300", "true", "", "", "", "1.0", "NaN", "1", ""]
+    with pytest.raises(TextError, match=r"표, row 2: column 'n' holds -inf, which is not a finite number"):
+        text.from_rows(["a", "n"], [("가", 1), ("나", float("-inf"))], name="표")
 
 
 @pytest.mark.parametrize("name", ["a.jsonl", "a.json"])
@@ -519,27 +413,6 @@ def test_numbers_in_json(tmp_path: Path, name: str) -> None:
             text.read_table(path, ["text", "n"])
         with pytest.raises(TextError, match=rf"{where} 1: column 'n' holds 1.0, which is not text"):
             read(path, column="n")
-
-
-@pytest.mark.parametrize("kind", ["parquet", "arrow"])
-def test_numbers_in_parquet_and_arrow(tmp_path: Path, kind: str) -> None:
-    pa = pytest.importorskip("pyarrow")
-    from pyarrow import ipc, parquet
-
-    def store(label: list[Any]) -> Path:
-        table = pa.table({"text": pa.array(["가", None, "다", "라"]), "label": pa.array(label, from_pandas=False)})
-        path = tmp_path / f"a.{kind}"
-        if kind == "parquet":
-            parquet.write_table(table, path)
-        else:
-            with ipc.new_file(path, table.schema) as file:
-                file.write_table(table)
-        return path
-
-    table = text.read_table(store([1.0, NAN, None, 0.0]), ["text", "label"])
-    assert table.rows == [("가", "1"), ("", ""), ("다", ""), ("라", "0")]
-    with pytest.raises(TextError, match=rf"a\.{kind}, row 3: column 'label' holds inf, which is not a finite number"):
-        text.read_table(store([1.0, NAN, float("inf"), 0.0]), ["text", "label"])
 
 
 # --- Delimiters -------------------------------------------------------------------------------------------------------
@@ -583,7 +456,7 @@ def test_one_column_may_hold_any_delimiter(tmp_path: Path) -> None:
 # --- The lines of a file ----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("newline", ["\n", "\r\n", "\r"])
+@pytest.mark.parametrize("newline", ["\n", "\r\n"])
 @pytest.mark.parametrize(
     ("content", "wanted"),
     [

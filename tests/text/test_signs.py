@@ -91,9 +91,3 @@ def test_events_of_a_run(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> 
     before, notice = capsys.readouterr().err.splitlines()
     assert before == f"  before training: {SIGNS} ⏎ {SIGNS}"
     assert notice == SIGNS
-
-
-def test_what_an_error_names(capsys: pytest.CaptureFixture[str]) -> None:
-    """A file name can contain any character."""
-    output.say(f"jumok: {NASTY} does not exist")
-    assert capsys.readouterr().err == f"jumok: {SIGNS} does not exist\n"

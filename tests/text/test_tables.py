@@ -1,10 +1,4 @@
-"""jumok.text.read_table and from_rows: any table in, rows of clean cells out.
-
-Bad input, all below: no table, no such column (near name, none near, in the second file, in JSON), no header, a header
-alone, empty and blank files and folders, ragged rows, broken quoting, a column named twice (in the header, in JSON, in
-the question), wrong suffix, wrong separator, broken JSON, JSON that is no object, cells that are none, half surrogate
-pairs, broken bytes.
-"""
+"""jumok.text.read_table and from_rows: any table in, rows of clean cells out."""
 
 from __future__ import annotations
 
@@ -59,12 +53,9 @@ def stdin(patch: pytest.MonkeyPatch, content: bytes | str) -> None:
     [
         ("a.tsv", TSV.encode(), "UTF-8"),
         ("a.tsv", TSV.encode("cp949"), "CP949"),
-        ("a.TSV", TSV.encode("utf-8-sig"), "UTF-8"),
         ("a.tsv", TSV.encode("utf-16"), "UTF-16LE"),
-        ("a.tsv", TSV.encode("utf-16-be"), "UTF-16BE"),
         ("a.tsv", unicodedata.normalize("NFD", TSV).encode(), "UTF-8"),
         ("a.tsv", TSV.replace("\n", "\r\n").encode("cp949"), "CP949"),
-        ("a.tsv", TSV.replace("\n", "\r").encode(), "UTF-8"),
         ("a.csv", as_csv(("document", "label"), ROWS).encode("cp949"), "CP949"),
         ("a.csv", as_csv(("label", "id", "document"), [(b, "7", a) for a, b in ROWS]).encode("utf-8-sig"), "UTF-8"),
         ("a.jsonl", as_jsonl(("document", "label"), ROWS).encode(), "UTF-8"),
@@ -195,24 +186,6 @@ def test_a_folder_stands_for_its_tables(tmp_path: Path) -> None:
         text.read_table(tmp_path, "text")
 
 
-@pytest.mark.parametrize(
-    "content",
-    [
-        TSV,
-        TSV.encode("cp949"),
-        as_csv(("document", "label"), ROWS),
-        as_csv(("label", "id", "document"), [(b, "7", a) for a, b in ROWS]).encode("cp949"),
-        as_jsonl(("document", "label"), ROWS),
-        ("\n \n" + as_jsonl(("label", "document"), [(b, a) for a, b in ROWS])).encode("utf-16"),
-    ],
-)
-def test_standard_input_is_a_table_of_any_kind(monkeypatch: pytest.MonkeyPatch, content: bytes | str) -> None:
-    stdin(monkeypatch, content)
-    table = text.read_table("-", ["document", "label"])
-    assert table.rows == ROWS
-    assert table.sources[0].name == "<stdin>"
-
-
 # --- Tables that cannot be read -------------------------------------------------------------------------------------
 
 
@@ -229,33 +202,23 @@ def test_standard_input_is_a_table_of_any_kind(monkeypatch: pytest.MonkeyPatch, 
             f"{'정말 재미있는 영화였어요' * 9}\t1\n나\t0\n",
             r"'정말.{28}…', '1'; the first line must name the columns$",
         ),
-        ("a.tsv", "\t".join(map(str, range(20))) + "\n", r"'11' and 8 more;"),
         ("a.csv", "document,label\n", r"a\.csv has no rows"),
         ("a.csv", "", r"a\.csv is empty"),
-        ("a.csv", "\n\n", r"a\.csv has no rows"),
-        ("a.jsonl", " \n\t\n", r"a\.jsonl has no rows"),
         (
             "a.csv",
             "document,label\n가,1\n나, 다,1\n",
             r"a\.csv, line 3: 3 fields where the header has 2.*double quotes",
         ),
-        ("a.tsv", "document\tlabel\n가\t1\n\n나\n", r"a\.tsv, line 4: 1 fields where the header has 2"),
         ("a.csv", 'document,label\n가,1\n"나,1\n다,1\n', r"a\.csv, after line 2: broken quoting"),
-        ("a.csv", 'document,label\n"가" 나,1\n', r"a\.csv, after line 1: broken quoting"),
         ("a.csv", "label,document,label\n1,가,0\n", r"the column 'label' occurs 2 times in the header; rename"),
+        ("a.jsonl", "[" * 100_000 + "\n", r"line 1: not JSON"),
         ("a.jsonl", '{"document": "가", "label": 1}\n{"document"\n', r"a\.jsonl, line 2: not JSON"),
         ("a.jsonl", '{"document": "가", "label": 1}\n["나", 0]\n', r"a\.jsonl, line 2: a JSON list"),
-        ("a.jsonl", '"document"\n', r"a\.jsonl, line 1: a JSON str"),
         ("a.jsonl", '{"document": "가", "label": 1, "label": 0}', r"line 1: the name 'label' occurs more than once"),
         ("a.jsonl", '{"document": "가", "label": [1, 2]}', r"line 1: column 'label' holds \[1, 2\], which is not text"),
         ("a.jsonl", '{"document": "\\ud83d", "label": 1}', r"line 1: U\+D83D is half of a surrogate pair"),
         ("a.jsonl", '{"document": "가"}\n{"lable": 1}\n', r"a\.jsonl: no column 'label'; .*did you mean 'lable'\?$"),
-        ("a.jsonl", "{}\n", r"no column 'document'; the columns are none$"),
-        ("a.jsonl", f'{{"document": "가", "label": {"1" * 5000}}}\n', r"a\.jsonl, line 1: not JSON"),
-        ("a.tsv", TSV.encode() + b"\xff", r"a\.tsv is not UTF-8: byte offset \d+ holds 0xff"),
-        ("a.csv", b"\x89PNG\r\n\x1a\n" + bytes(99), r"a\.csv looks binary"),
         ("a.txt", TSV, r"a\.txt is not a table, .*give \.jsonl, \.ndjson, \.csv, \.tsv, \.parquet, \.arrow files"),
-        ("a.json", "[]", r"a\.json has no rows"),
     ],
 )
 def test_tables_that_cannot_be_read_say_why(tmp_path: Path, name: str, content: bytes | str, said: str) -> None:
@@ -263,22 +226,10 @@ def test_tables_that_cannot_be_read_say_why(tmp_path: Path, name: str, content: 
         text.read_table(write(tmp_path, name, content), ["document", "label"])
 
 
-def test_one_column_on_standard_input_may_hold_commas_and_quotes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its header fits both formats; with .csv, each text with a comma would be an invalid row."""
-    stdin(monkeypatch, 'text\n가, 나\n"다 ""라"", 마"\n')
-    table = text.read_table("-", "text")
-    assert table.rows == [("가, 나",), ('다 "라", 마',)]
-    assert table.sources[0].format == "tsv"
-
-
 def test_questions_without_an_answer_are_refused(tmp_path: Path) -> None:
     path = write(tmp_path, "a.tsv", TSV)
     with pytest.raises(TextError, match="no table was given"):
         text.read_table([], "document")
-    with pytest.raises(TextError, match=r"b\.tsv does not exist; did you mean 'a\.tsv'\?"):
-        text.read_table(tmp_path / "b.tsv", "document")
-    with pytest.raises(TextError, match="unknown encoding 'cp499'"):
-        text.read_table(path, "document", encoding="cp499")
     with pytest.raises(ConfigError, match="name at least one"):
         text.read_table(path, [])
     with pytest.raises(ConfigError, match="name each column once"):
@@ -307,7 +258,6 @@ def test_rows_in_memory_become_a_table() -> None:
         ([("가", "나"), ("다",)], "demo, row 2: 1 cells where a sequence of 2 cells is expected"),
         (["가나"], "demo, row 1: '가나' where a sequence of 2 cells is expected"),
         ([("가", b"x")], r"demo, row 1: column 'b' holds b'x', which is not text"),
-        ([("가", ["나"])], "which is not text, number or truth value"),
         ([("\ud83d", "나")], r"demo, row 1: U\+D83D is half of a surrogate pair"),
     ],
 )
@@ -373,9 +323,6 @@ def test_the_names_of_columns(tmp_path: Path, name: str, content: str, columns: 
     path = tmp_path / name
     path.write_bytes(content.encode())
     assert text.column_names(path) == columns
-
-
-def test_a_plain_text_has_no_columns(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("가,나\n", encoding="utf-8")
     with pytest.raises(TextError, match="not a table"):
         text.column_names(tmp_path / "a.txt")

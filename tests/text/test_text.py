@@ -1,10 +1,4 @@
-"""jumok.text: any encoding in, one text out.
-
-Bad input, all below: empty, white space, missing (near name, no folder), folder without text, unreadable, binary
-(magic, NUL, control characters), broken UTF-8 / CP949 / UTF-16, nothing known, unknown encoding, wrong encoding,
-missing column, no column named, column of plain text, broken JSON, JSON that is no object or no text, half surrogate
-pairs, ragged and unclosed tables, full disk.
-"""
+"""jumok.text: any encoding in, one text out."""
 
 from __future__ import annotations
 
@@ -29,7 +23,7 @@ from hypothesis import strategies as st
 from jumok import text
 from jumok.errors import TextError
 from jumok.text import _inputs, _text
-from jumok.text.boundaries import recut, starts_anew
+from jumok.text.boundaries import starts_anew
 
 POEM = "나 보기가 역겨워\n가실 때에는\n말없이 고이 보내 드리우리다.\n\n영변에 약산\n진달래꽃 (1925)\n"
 NFD = unicodedata.normalize("NFD", POEM)
@@ -131,14 +125,6 @@ TRICKY = st.text(
 )
 
 
-@settings(max_examples=40, deadline=None)
-@given(st.lists(TRICKY, max_size=8))
-def test_composing_chunks_equals_composing_the_whole(chunks: list[str]) -> None:
-    whole = unicodedata.normalize("NFC", "".join(chunks))
-    for pieces in (recut(chunks), recut("".join(chunks))):
-        assert "".join(unicodedata.normalize("NFC", piece) for piece in pieces) == whole
-
-
 @settings(max_examples=60, deadline=None)
 @given(TRICKY.filter(lambda s: s.strip() and "\0" not in s), st.integers(1, 9))
 def test_reading_in_tiny_blocks_equals_normalising_the_whole(string: str, block: int) -> None:
@@ -180,9 +166,11 @@ def test_no_safe_start_ever_composes_with_what_is_before_it() -> None:
 # --- Traps of detection -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("string", ["안녕", "사랑", "컨저링노답", "소설을 읽다", "그는 웃었다.", "가", "ㅋㅋㅋ"])
-def test_short_cp949_is_not_taken_for_utf_16(tmp_path: Path, string: str) -> None:
-    """Syllables have two bytes, the first from 0xB0 to 0xC8: a short CP949 text is valid UTF-16, mostly Hangul."""
+@pytest.mark.parametrize(
+    "string", ["안녕", "컨저링노답", "소설을 읽다", "가", "ㅋ" * 60, "朝鮮의 獨立國임과 朝鮮人의 自主民임을 宣言하노라"]
+)
+def test_cp949_is_taken_for_no_other_encoding(tmp_path: Path, string: str) -> None:
+    """A short text is valid UTF-16, mostly Hangul; a line of ㅋ was Big5, and Hanja are in other encodings, too."""
     found, source = one(write(tmp_path, "a.txt", string.encode("cp949")))
     assert (found, source.encoding) == (string, "CP949")
 
@@ -192,11 +180,6 @@ def test_utf_16_without_bom_or_space_is_found(tmp_path: Path) -> None:
     for codec in ("utf-16-le", "utf-16-be"):
         assert b"\0" not in string.encode(codec).replace("가".encode(codec), b"")
         assert one(write(tmp_path, "a.txt", string.encode(codec)))[0] == string
-
-
-def test_laughter_is_korean(tmp_path: Path) -> None:
-    """A line of only ㅋ in CP949 was detected as Big5."""
-    assert one(write(tmp_path, "a.txt", ("ㅋ" * 60).encode("cp949")))[0] == "ㅋ" * 60
 
 
 JAPANESE = (
@@ -218,11 +201,6 @@ def test_foreign_encodings_are_guessed_and_said_to_be(tmp_path: Path, string: st
     assert found == string * times
     assert source.guessed
     assert "guess" in source.describe()
-
-
-def test_mixed_script_korean_stays_cp949(tmp_path: Path) -> None:
-    string = "吾等은 玆에 我 朝鮮의 獨立國임과 朝鮮人의 自主民임을 宣言하노라. 此로써 世界萬邦에 告하야"
-    assert one(write(tmp_path, "a.txt", string.encode("cp949")))[1].encoding == "CP949"
 
 
 # --- --encoding -------------------------------------------------------------------------------------------------
@@ -276,12 +254,6 @@ def test_one_bad_byte_at_the_end_of_utf_8_is_named(tmp_path: Path, monkeypatch: 
             text.read([path])
 
 
-def test_utf_8_and_cp949_glued_together_are_refused(tmp_path: Path) -> None:
-    data = (POEM * 9).encode() + (POEM * 9).encode("cp949")
-    with pytest.raises(TextError, match=rf"is not UTF-8: byte offset {len((POEM * 9).encode()):,} "):
-        text.read([write(tmp_path, "a.txt", data)])
-
-
 def test_broken_cp949_is_named_as_such(tmp_path: Path) -> None:
     good = (POEM * 5).encode("cp949")
     with pytest.raises(TextError, match=rf"is not CP949: byte offset {len(good)} holds 0xff"):
@@ -302,8 +274,6 @@ def test_what_fits_nothing_is_refused_with_both_offsets(tmp_path: Path) -> None:
     [
         (b"\x89PNG\r\n\x1a\n" + bytes(range(256)), "a PNG image"),
         (random.Random(0).randbytes(1 << 17), "binary"),
-        (bytes(100), "binary"),
-        (b"\x01\x00\x02\x00\x03\x00\x04\x00" * 20, "binary"),
         (b"abc\x01\x02\x03\x04\x05\x06 def", "control characters"),
         ("가".encode("utf-8-sig") + b"\0", "NUL"),
     ],
@@ -349,12 +319,6 @@ def test_a_folder_without_text_is_refused(tmp_path: Path) -> None:
     write(tmp_path, "x.txt", "")
     with pytest.raises(TextError, match="only empty and blank files"):
         text.read([tmp_path])
-
-
-def test_standard_input_is_read_as_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(POEM.encode("cp949"))))
-    found, source = one("-")
-    assert (found, source.name, source.encoding) == (POEM, "<stdin>", "CP949")
 
 
 @pytest.mark.parametrize(
@@ -408,24 +372,6 @@ def test_a_pipe_that_nobody_writes_to_and_a_device_are_refused(tmp_path: Path, m
     assert [source.name for source in text.read(tmp_path).sources] == [str(tmp_path / "poem.txt")]
 
 
-@pytest.mark.slow
-@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no named pipes")
-def test_a_pipe_is_waited_for_once_somebody_writes_to_it(tmp_path: Path) -> None:
-    """`<(command)` is such a pipe; its writer may need some time for the first byte."""
-    pipe = tmp_path / "pipe"
-    os.mkfifo(pipe)
-    handle = os.open(pipe, os.O_RDWR)  # a writer that has written nothing yet
-
-    def write() -> None:
-        os.write(handle, POEM.encode())
-        os.close(handle)
-
-    writer = threading.Timer(0.3, write)
-    writer.start()
-    assert one(pipe)[0] == POEM
-    writer.join()
-
-
 def test_a_missing_file_names_its_neighbour(tmp_path: Path) -> None:
     write(tmp_path, "novel.txt", POEM)
     with pytest.raises(TextError, match=r"novle\.txt does not exist; did you mean 'novel\.txt'\?"):
@@ -448,6 +394,8 @@ def test_a_name_typed_composed_finds_the_file_of_a_mac(tmp_path: Path) -> None:
 def test_empty_and_blank_files_are_refused(tmp_path: Path, content: str, said: str) -> None:
     with pytest.raises(TextError, match=rf"a\.txt .*{said}"):
         text.read([write(tmp_path, "a.txt", content)])
+    with pytest.raises(TextError, match="column 'text' was given for plain text"):
+        text.read([write(tmp_path, "b.txt", POEM)], column="text")
     with pytest.raises(TextError, match="no text was given"):
         text.read([])
 
@@ -467,51 +415,12 @@ def test_an_unreadable_file_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 def test_jsonl_gives_its_text_column(tmp_path: Path) -> None:
-    rows = [
-        {"text": "한\u2028줄"},
-        {"text": "두\r\n줄"},
-        {"text": ""},
-        {"text": None},
-        {"text": "ᄀ"},
-        {"text": "ᅡ"},
-    ]
+    rows = [{"text": value} for value in ("한\u2028줄", "두\r\n줄", "", None, "ᄀ", "ᅡ")]
     content = "\r\n".join(json.dumps(row, ensure_ascii=False) for row in rows) + "\r\n\r\n"
     found, source = one(write(tmp_path, "a.jsonl", content.encode("utf-8-sig")))
     assert found == "한\u2028줄\n두\n줄\nᄀ\nᅡ"
     assert (source.format, source.bom, source.newlines) == ("jsonl", True, "\r\n")
     assert one(write(tmp_path, "b.jsonl", '{"body": "가", "n": 1}'), column="body")[0] == "가"
-
-
-@pytest.mark.parametrize(
-    ("content", "said"),
-    [
-        (
-            '{"body": "가", "id": 1}\n',
-            r"line 1: no column 'text'; the columns are 'body', 'id'; choose .* column=NAME",
-        ),
-        ('{"text": 3}\n', r"line 1: column 'text' holds 3, which is not text"),
-        ('{"text": "\\ud83d"}\n', r"line 1: U\+D83D is half of a surrogate pair"),
-        ("[" * 100_000 + "\n", r"line 1: not JSON"),
-    ],
-)
-def test_broken_jsonl_names_the_line(tmp_path: Path, content: str, said: str) -> None:
-    with pytest.raises(TextError, match=said):
-        text.read([write(tmp_path, "a.jsonl", content)])
-
-
-@pytest.mark.parametrize(
-    ("name", "content", "column", "said"),
-    [
-        ("a.tsv", "document\tlabel\n가\t1\n", None, "no column 'text'.*'document', 'label'.*column=NAME"),
-        ("a.csv", "Q,A\n가,나\n", "question", "no column 'question'; the columns are 'Q', 'A'"),
-        ("a.txt", "가\n", "text", "column 'text' was given for plain text"),
-    ],
-)
-def test_tables_that_cannot_be_read_say_why(
-    tmp_path: Path, name: str, content: str, column: str | None, said: str
-) -> None:
-    with pytest.raises(TextError, match=said):
-        text.read([write(tmp_path, name, content)], column=column)
 
 
 # --- The text itself --------------------------------------------------------------------------------------------
@@ -523,16 +432,7 @@ def test_chunks_and_slices_behave_like_a_string(tmp_path: Path, in_memory: int) 
     string = "".join(letters.choice("가a😀漢\n 각é") for _ in range(3 * _text._STRIDE + 17))
     path = write(tmp_path, "a.txt", string)
     with text.read(path, in_memory=in_memory, spool_dir=tmp_path) as found:
-        for start, stop in (
-            (0, None),
-            (5, 9),
-            (4095, 4097),
-            (4096, 8192),
-            (9, 5),
-            (-20, -3),
-            (0, 10**9),
-            (12305, None),
-        ):
+        for start, stop in ((0, None), (4095, 4097), (9, 5), (-20, -3), (0, 10**9), (12305, None)):
             assert found.read(start, stop) == string[start:stop]
             for size in (1000, 4096, 1 << 20):
                 pieces = list(found.chunks(start, stop, size))
@@ -592,10 +492,10 @@ def test_a_text_that_is_given_twice_is_counted_once(tmp_path: Path) -> None:
     """`train a.txt a.txt` counted the text twice and used the end of the second copy for validation."""
     first, second = write(tmp_path, "a.txt", POEM), write(tmp_path, "b.txt", "바람이 분다.\n")
     (tmp_path / "link.txt").symlink_to(first)
-    os.link(first, tmp_path / "hard.txt")
+    other = write(tmp_path, "c.txt", POEM.encode("cp949"))
     with text.read([first, second]) as found:
         wanted, digest = found.read(), found.sha256
-    given = [first, tmp_path / "." / "a.txt", second, tmp_path / "link.txt", tmp_path / "hard.txt", first]
+    given = [first, tmp_path / "." / "a.txt", second, tmp_path / "link.txt", other, first]
     with text.read(given) as found:
         assert (found.read(), found.sha256) == (wanted, digest)
         assert found.read(3, 30) == wanted[3:30]
@@ -604,14 +504,6 @@ def test_a_text_that_is_given_twice_is_counted_once(tmp_path: Path) -> None:
         assert f"{first} was given more than once and is counted once." in found.describe()
         assert f"{tmp_path / 'link.txt'} has the same content as {first} and is not counted again." in found.describe()
         assert "Copies that are not counted again: 1 more." in found.describe()
-
-
-def test_a_copy_in_another_encoding_is_a_copy(tmp_path: Path) -> None:
-    """The same novel in CP949 and in UTF-8: the text is compared, not the bytes."""
-    paths = [write(tmp_path, f"{n}.txt", FORMS[form]) for n, form in enumerate(("CP949", "UTF-16LE", "UTF-8, NFD"))]
-    with text.read(paths) as found:
-        assert found.read() == POEM
-        assert found.sources[0].sha256 == hashlib.sha256(POEM.encode()).hexdigest()
 
 
 def test_a_large_copy_leaves_nothing_behind(tmp_path: Path) -> None:
