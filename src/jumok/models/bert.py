@@ -6,23 +6,18 @@ legend of `jumok.nn.attention`, and E is the width of the embeddings, which is C
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from jumok.config import BERTConfig
 from jumok.errors import JumokError
+from jumok.models.base import ConfiguredModel
 from jumok.models.initialization import look_around_by_positions
 from jumok.models.inputs import checked_ids, key_mask
 from jumok.models.pooling import Pooling
-from jumok.models.size_checks import require_memory_for_model
 from jumok.nn.blocks import Block
 from jumok.nn.layers import Dropout
-
-if TYPE_CHECKING:
-    from jumok.tokenizers import Tokenizer
 
 
 class MaskedLMHead(nn.Module):
@@ -43,7 +38,7 @@ class MaskedLMHead(nn.Module):
         return F.linear(self.norm(F.gelu(self.dense(hidden))), embedding, self.bias)
 
 
-class BERT(nn.Module):
+class BERT(ConfiguredModel[BERTConfig]):
     """A bidirectional encoder of texts.
 
     Called with ids, it returns the last hidden states. The method for the next step depends on `config.head`:
@@ -54,13 +49,8 @@ class BERT(nn.Module):
         config: the architecture. The parameters are drawn from torch's global generator; seed it for reproducibility.
     """
 
-    tokenizer: Tokenizer | None = None  # set by `jumok.load`, for functions that take text
-
     def __init__(self, config: BERTConfig) -> None:
-        config.require_vocabulary()
-        require_memory_for_model(config)
-        super().__init__()
-        self.config = config
+        super().__init__(config)
         width = config.embedding_width
         self.token_embedding = nn.Embedding(config.vocab_size, width)
         self.position_embedding = nn.Embedding(config.position_offset + config.context_length, width)
@@ -163,10 +153,6 @@ class BERT(nn.Module):
         if self.classifier is None:
             raise self._lacks("classify")
         return self.classifier(self.dropout(self.pooled(hidden, mask)))
-
-    def parameter_count(self) -> int:
-        """Return the number of parameters; a shared matrix counts once."""
-        return sum(p.numel() for p in self.parameters())
 
     def _positions(self, ids: Tensor) -> Tensor:
         """Return the embedding of each position: (B, T) -> (T, E), or (B, T, E) if it depends on the padding."""

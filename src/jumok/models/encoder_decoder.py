@@ -6,23 +6,18 @@ The original family is the Transformer of 2017 (https://arxiv.org/abs/1706.03762
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from jumok.config import EncoderDecoderConfig
+from jumok.models.base import ConfiguredModel
 from jumok.models.initialization import look_around_by_positions
 from jumok.models.inputs import checked_ids, key_mask
-from jumok.models.size_checks import require_memory_for_model
 from jumok.nn.blocks import Block, make_norm
 from jumok.nn.cache import EncoderDecoderCache
 from jumok.nn.layers import Dropout
 from jumok.nn.positions import sinusoidal
-
-if TYPE_CHECKING:
-    from jumok.tokenizers import Tokenizer
 
 
 class Placement(nn.Module):
@@ -51,7 +46,7 @@ class Placement(nn.Module):
         return self.dropout(self.norm(x + table[where]))
 
 
-class EncoderDecoder(nn.Module):
+class EncoderDecoder(ConfiguredModel[EncoderDecoderConfig]):
     """A sequence-to-sequence model: it predicts each next token of the target from the source and the target so far.
 
     Args:
@@ -59,13 +54,9 @@ class EncoderDecoder(nn.Module):
     """
 
     output_bias: Tensor
-    tokenizer: Tokenizer | None = None  # set by `jumok.load`, for functions that take text
 
     def __init__(self, config: EncoderDecoderConfig) -> None:
-        config.require_vocabulary()
-        require_memory_for_model(config)
-        super().__init__()
-        self.config = config
+        super().__init__(config)
         self.token_embedding = nn.Embedding(config.vocab_size, config.n_embd)
         self.scale = config.n_embd**0.5 if config.scale_embedding else 1.0
         self.source_placement = Placement(config)
@@ -185,7 +176,3 @@ class EncoderDecoder(nn.Module):
         c = self.config
         empty = self.token_embedding.weight.new_empty(batch, c.n_decoder_head, 0, c.n_embd // c.n_decoder_head)
         return EncoderDecoderCache(c.n_decoder_layer, c.context_length, empty)
-
-    def parameter_count(self) -> int:
-        """Return the number of parameters; a shared matrix counts once."""
-        return sum(p.numel() for p in self.parameters())

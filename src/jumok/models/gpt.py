@@ -6,29 +6,24 @@ the modern family is Qwen3 (https://arxiv.org/abs/2505.09388). Shapes use the le
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from jumok.config import GPTConfig, GPTVariantConfig
 from jumok.errors import JumokError
+from jumok.models.base import ConfiguredModel
 from jumok.models.initialization import look_back_by_rotation
 from jumok.models.inputs import checked_ids
 from jumok.models.losses import cross_entropies
 from jumok.models.pooling import Pooling
-from jumok.models.size_checks import require_memory_for_model
 from jumok.nn.blocks import Block, make_norm
 from jumok.nn.cache import KVCache
 from jumok.nn.layers import Dropout
 from jumok.nn.positions import rotary
 
-if TYPE_CHECKING:
-    from jumok.tokenizers import Tokenizer
 
-
-class GPT(nn.Module):
+class GPT(ConfiguredModel[GPTConfig]):
     """A causal language model. With `config.labels` it also classifies texts.
 
     Args:
@@ -37,13 +32,9 @@ class GPT(nn.Module):
 
     cos: Tensor | None
     sin: Tensor | None
-    tokenizer: Tokenizer | None = None  # set by `jumok.load`, for functions that take text
 
     def __init__(self, config: GPTConfig) -> None:
-        config.require_vocabulary()
-        require_memory_for_model(config)
-        super().__init__()
-        self.config = config
+        super().__init__(config)
         modern = config.family == "modern"
         self.token_embedding = nn.Embedding(config.vocab_size, config.n_embd)
         self.position_embedding = None if modern else nn.Embedding(config.context_length, config.n_embd)
@@ -171,10 +162,6 @@ class GPT(nn.Module):
         c = self.config
         empty = self.token_embedding.weight.new_empty(batch, c.n_kv_head, 0, c.head_dim)
         return KVCache(c.n_layer, c.context_length, empty)
-
-    def parameter_count(self) -> int:
-        """Return the number of parameters; a shared matrix counts once."""
-        return sum(p.numel() for p in self.parameters())
 
 
 def token_losses(hidden: Tensor, head: Tensor, targets: Tensor) -> Tensor:
