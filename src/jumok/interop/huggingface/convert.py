@@ -36,7 +36,7 @@ from jumok.interop.huggingface.folder import (
     require_replaceable,
     write_folder,
 )
-from jumok.interop.huggingface.gpt import GPT2, GPT_NEOX, LLAMA, DecoderFormat, GPTFormat
+from jumok.interop.huggingface.gpt import GPT2_FORMAT, GPT_NEOX_FORMAT, LLAMA_FORMAT
 from jumok.interop.huggingface.tensors import Format, Tensors, fill, to_theirs
 from jumok.interop.huggingface.tokenizer import chat_template, read_tokenizer, tokenizer_config, tokenizer_json
 from jumok.models import Model, build_blank, require_stored
@@ -44,11 +44,11 @@ from jumok.models.special_ids import frame_of_file
 
 FORMATS: dict[str, Format[Any]] = {
     **{
-        name + head: DecoderFormat(GPT_NEOX, "gpt_neox.") if name == "GPTNeoX" else DecoderFormat(LLAMA, "model.")
+        name + head: GPT_NEOX_FORMAT if name == "GPTNeoX" else LLAMA_FORMAT
         for name in DECODERS
         for head in ("ForCausalLM", "ForSequenceClassification")
     },
-    **dict.fromkeys(("GPT2LMHeadModel", "GPT2ForSequenceClassification"), GPTFormat(GPT2, prefix="transformer.")),
+    **dict.fromkeys(("GPT2LMHeadModel", "GPT2ForSequenceClassification"), GPT2_FORMAT),
     **dict.fromkeys(ENCODERS, BERTFormat()),
     "BartForConditionalGeneration": BARTFormat(),
     "MarianMTModel": MarianFormat(),

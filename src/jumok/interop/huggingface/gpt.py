@@ -7,13 +7,14 @@ tensor, and its matrices (Conv1D) are transposed. GPT-NeoX stores q, k and v in 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 
 from jumok.config import GPTConfig
 from jumok.config.features import wider_heads
 from jumok.interop.huggingface.tensors import TRANSPOSED, Change, Format, Row, Tensors, merged, numbered, same
 
-FUSED = "q, k and v"
+FUSED = "q, k and v"  # in one tensor, head by head
 
 # From their layers to ours. Which of them exist, and which have biases, depends on the configuration.
 LLAMA = {
@@ -81,22 +82,19 @@ class GPTFormat(Format[GPTConfig]):
     """The conversion of a GPT of either family.
 
     Args:
-        table: its rows.
+        table: returns the rows for a configuration.
         prefix: of all names except those of heads. Files saved without a head do not have it.
     """
 
-    def __init__(self, table: Mapping[str, Row], prefix: str) -> None:
+    def __init__(self, table: Callable[[GPTConfig], Mapping[str, Row]], prefix: str) -> None:
         self._table, self._prefix = table, prefix
 
     def rows(self, config: GPTConfig) -> dict[str, Row]:
         """Return the row of each stock tensor; a tied output layer has none."""
-        rows = numbered(self._rows(config), config.n_layer)
+        rows = numbered(self._table(config), config.n_layer)
         if config.tie_embeddings or config.labels:
             rows = {name: row for name, row in rows.items() if name not in HEADS}
         return rows | CLASSIFIER if config.labels else rows
-
-    def _rows(self, config: GPTConfig) -> Mapping[str, Row]:
-        return self._table
 
     def normalised(self, config: GPTConfig, tensors: Tensors, where: str) -> Tensors:
         """Return the tensors with the names of the class with a head, without constants and a tied output layer."""
@@ -131,7 +129,7 @@ class GPTFormat(Format[GPTConfig]):
 
     def _name_of(self, our: str, config: GPTConfig) -> str:
         """Return the stock name of one of our parameters outside the blocks."""
-        return next(their for their, row in self._rows(config).items() if row.ours == (our,))
+        return next(their for their, row in self._table(config).items() if row.ours == (our,))
 
     def for_export(self, config: GPTConfig, parameters: Tensors) -> tuple[GPTConfig, Tensors]:
         """Widen the heads of a classic model if necessary; see `widen_heads`."""
@@ -144,29 +142,18 @@ class GPTFormat(Format[GPTConfig]):
         return parameters
 
 
-class DecoderFormat(GPTFormat):
-    """The conversion of a GPT with rotary positions.
-
-    Args:
-        layers: from their layers to ours; FUSED is q, k and v in one tensor, head by head.
-        prefix: as in GPTFormat.
-    """
-
-    def __init__(self, layers: Mapping[str, str], prefix: str) -> None:
-        super().__init__({}, prefix)
-        self._layers = layers
-
-    def _rows(self, config: GPTConfig) -> Mapping[str, Row]:
-        rows: dict[str, Row] = {}
-        for their, our in self._layers.items():
-            if our == FUSED:
-                parts = [f"blocks.{{i}}.attention.{part}_proj" for part in "qkv"]
-                change = interleaved(config.n_head)
-                kinds = ("weight", "bias") if config.block().qkv_bias else ("weight",)
-                rows |= {f"{their}.{kind}": Row(tuple(f"{part}.{kind}" for part in parts), change) for kind in kinds}
-                continue
-            rows |= {f"{their}.{kind}": Row((f"{our}.{kind}",)) for kind in _kinds(our, config)}
-        return rows
+def _rotary_rows(layers: Mapping[str, str], config: GPTConfig) -> dict[str, Row]:
+    """Return the rows of a GPT with rotary positions, from a table of stock layers and layers of jumok."""
+    rows: dict[str, Row] = {}
+    for their, our in layers.items():
+        if our == FUSED:
+            parts = [f"blocks.{{i}}.attention.{part}_proj" for part in "qkv"]
+            change = interleaved(config.n_head)
+            kinds = ("weight", "bias") if config.block().qkv_bias else ("weight",)
+            rows |= {f"{their}.{kind}": Row(tuple(f"{part}.{kind}" for part in parts), change) for kind in kinds}
+            continue
+        rows |= {f"{their}.{kind}": Row((f"{our}.{kind}",)) for kind in _kinds(our, config)}
+    return rows
 
 
 def _kinds(layer: str, config: GPTConfig) -> tuple[str, ...]:
@@ -215,3 +202,8 @@ def widen_heads(config: GPTConfig, parameters: Tensors) -> tuple[GPTConfig, Tens
             padded[:, : config.n_head, : config.head_dim] = tensor.unflatten(1, (config.n_head, config.head_dim))
             wider[name] = padded.flatten(1)  # (C, C)
     return dataclasses.replace(config, n_head=heads, n_kv_head=heads, head_dim=width), wider
+
+
+GPT2_FORMAT = GPTFormat(lambda config: GPT2, "transformer.")
+LLAMA_FORMAT = GPTFormat(partial(_rotary_rows, LLAMA), "model.")
+GPT_NEOX_FORMAT = GPTFormat(partial(_rotary_rows, GPT_NEOX), "gpt_neox.")
