@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from jumok.config import BERTConfig, EncoderDecoderConfig, Frame, GPTConfig, ModelConfig
-from jumok.errors import RunError
-from jumok.interop.huggingface.slow_tokenizer import convert, slow_files
+from jumok.errors import RunError, TokenizerError
 from jumok.interop.huggingface.tokenizer_settings import BRACKETS, TokenizerSettings, add_tokens, with_settings
 from jumok.messages import tr
 from jumok.models.special_ids import frame_of, frame_of_file
@@ -18,6 +17,8 @@ from jumok.tokenizers import LARGEST_TEMPLATE, ROLES, Tokenizer
 from tokenizers import Tokenizer as HFTokenizer
 from tokenizers import decoders, models, normalizers, pre_tokenizers, processors
 
+# Of SentencePiece, of Marian, and of byte-level BPE.
+OLDER_FILES = ("tokenizer.model", "spiece.model", "sentencepiece.bpe.model", "source.spm", "merges.txt")
 # Classes whose vocab.txt is one of WordPiece. jumok itself writes PreTrainedTokenizerFast.
 WORDPIECE_CLASSES = {
     f"{name}Tokenizer{fast}" for name in ("Bert", "Electra", "DistilBert") for fast in ("", "Fast")
@@ -35,13 +36,13 @@ CLASS_FRAMES = {
 def read_tokenizer(folder: Path, config: ModelConfig) -> Tokenizer | None:
     """Return the tokenizer of a folder, or None if it has none.
 
-    It is read from tokenizer.json, or from a vocab.txt as of BERT; other forms are converted with `transformers`.
+    It is read from tokenizer.json, or from a vocab.txt as of BERT.
     Tokens and settings of the files beside it are those of `transformers`. Tokens with a role there, such as [MASK],
     become special tokens, even if tokenizer.json does not mark them.
 
     Raises:
         RunError: a file is damaged, or the tokenizer has more ids than the model.
-        TokenizerError: the tokenizer.json is invalid, or another form cannot be converted.
+        TokenizerError: the tokenizer.json is invalid, or the folder only has an older form of a tokenizer.
     """
     settings = TokenizerSettings.read(folder)
     if (folder / "tokenizer.json").is_file():
@@ -55,11 +56,18 @@ def read_tokenizer(folder: Path, config: ModelConfig) -> Tokenizer | None:
     elif (folder / "vocab.txt").is_file():
         name, settings = "vocab.txt", dataclasses.replace(settings, chosen="BertTokenizer")
         pipeline = _wordpiece(folder / name, settings)
-    elif files := slow_files(folder):
-        name = files[0]
-        pipeline = convert(folder, files, config)
     else:
-        return None
+        older = next((name for name in OLDER_FILES if (folder / name).is_file()), None)
+        if older is None:
+            return None
+        raise TokenizerError(
+            "{folder} has its tokenizer as {name}, an older form than tokenizer.json. Convert it with transformers, in "
+            "Python: AutoTokenizer.from_pretrained({text!r}).save_pretrained({text!r}). To load the model without a "
+            "tokenizer, remove {name}.",
+            folder=folder,
+            name=older,
+            text=str(folder),
+        )
     pipeline = with_settings(pipeline, settings)
     add_tokens(pipeline, settings, config.vocab_size)
     tokenizer = Tokenizer(pipeline)
