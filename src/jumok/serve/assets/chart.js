@@ -14,40 +14,20 @@ const LETTER = 6.4; // pixels
 const USUAL = 0.96; // share of the values that are always shown
 const MOST_USUAL = 1.15; // times the largest of them, above which a line leaves the chart
 
-/**
- * A line. `points` are [x, y] with rising x.
- * @typedef {object} Series
- * @property {string} name
- * @property {[number, number][]} points
- * @property {string} colour of CSS.
- * @property {number} [width]
- * @property {boolean} [dashed]
- * @property {boolean} [dots] mark each point.
- * @property {boolean} [second] against the axis on the right, which has no numbers: from 0 to the largest value.
- */
+// A line has points [x, y] with rising x; dots mark each of them. One that is second has an axis of its own, which has no
+// numbers, from 0 to its largest value.
+/** @typedef {{dashed?: boolean, dots?: boolean, second?: boolean}} Look */
+/** @typedef {Look & {name: string, points: [number, number][], colour: string, width?: number}} Series */
+/** @typedef {{label: string, x: string, series: Series[], lines?: {name: string, y: number}[]}} Chart x: name of the axis; lines: horizontal */
 
-/**
- * @typedef {object} Chart
- * @property {string} label what a screen reader says.
- * @property {string} x the name of the horizontal axis.
- * @property {Series[]} series
- * @property {{name: string, y: number}[]} [lines] horizontal lines.
- */
-
-/**
- * A chart that fills the width of its host.
- * @param {HTMLElement} host is emptied.
- * @param {Chart} chart
- */
+/** Fill the width of a host with a chart. @param {HTMLElement} host is emptied @param {Chart} chart */
 export function drawChart(host, chart) {
   const width = Math.max(260, Math.floor(host.clientWidth || 600));
   const height = Math.round(Math.min(340, Math.max(200, width * 0.42)));
   const scale = scaleOf(chart, width, height);
   const shapes = [...grid(chart, scale, width, height), ...chart.series.flatMap((one) => shapesOf(one, scale))];
   const picture = drawing({ class: "chart", viewBox: `0 0 ${width} ${height}`, width, height }, shapes);
-  picture.setAttribute("role", "img");
-  picture.setAttribute("aria-label", chart.label);
-  picture.removeAttribute("aria-hidden");
+  describe(picture, chart.label);
   paint(picture, chart.series);
   const readout = element("p", { class: "chart-readout" });
   const legend = element("ul", { class: "chart-legend" }, chart.series.map(legendOf));
@@ -82,10 +62,7 @@ function scaleOf({ series, lines = [] }, width, height) {
   };
 }
 
-/**
- * The largest of some values, or a smaller one where few of them are far above the rest, as at the first steps.
- * @param {number[]} values
- */
+/** The largest value, or a smaller one where few are far above the rest, as at the first steps. @param {number[]} values */
 function highestShown(values) {
   const rising = [...values].sort((a, b) => a - b);
   const usual = MOST_USUAL * rising[Math.floor((rising.length - 1) * USUAL)];
@@ -99,33 +76,25 @@ function highestShown(values) {
 function grid(chart, scale, width, height) {
   /** @type {Shape[]} */
   const shapes = [];
+  /** @type {(kind: string, x: number, y: number, anchor: string, text: string) => void} */
+  const write = (kind, x, y, anchor, text) => {
+    shapes.push(["text", { class: kind, x, y, "text-anchor": anchor, "data-text": text }]);
+  };
   for (const y of ticks(scale.y0, scale.y1)) {
     shapes.push(["line", { class: "chart-grid", x1: LEFT, x2: width - RIGHT, y1: scale.y(y), y2: scale.y(y) }]);
-    shapes.push([
-      "text",
-      { class: "chart-tick", x: LEFT - 6, y: scale.y(y) + 4, "text-anchor": "end", "data-text": tidy(y) },
-    ]);
+    write("chart-tick", LEFT - 6, scale.y(y) + 4, "end", tidy(y));
   }
   let free = 0;
   for (const x of ticks(scale.x0, scale.x1)) {
     const [at, text] = [scale.x(x), shortCount(x)];
     if (at - (text.length * LETTER) / 2 < free || at + (text.length * LETTER) / 2 > width) continue;
     free = at + (text.length * LETTER) / 2 + 8;
-    shapes.push([
-      "text",
-      { class: "chart-tick", x: at, y: height - BOTTOM + 15, "text-anchor": "middle", "data-text": text },
-    ]);
+    write("chart-tick", at, height - BOTTOM + 15, "middle", text);
   }
-  shapes.push([
-    "text",
-    { class: "chart-axis", x: width - RIGHT, y: height - 2, "text-anchor": "end", "data-text": chart.x },
-  ]);
+  write("chart-axis", width - RIGHT, height - 2, "end", chart.x);
   for (const { name, y } of chart.lines ?? []) {
     shapes.push(["line", { class: "chart-line", x1: LEFT, x2: width - RIGHT, y1: scale.y(y), y2: scale.y(y) }]);
-    shapes.push([
-      "text",
-      { class: "chart-tick", x: LEFT + 4, y: scale.y(y) - 5, "text-anchor": "start", "data-text": name },
-    ]);
+    write("chart-tick", LEFT + 4, scale.y(y) - 5, "start", name);
   }
   return shapes;
 }
@@ -169,14 +138,7 @@ function legendOf({ name, colour, dashed }) {
   return element("li", {}, [sign, name]);
 }
 
-/**
- * Say the values where one points; arrow keys go from point to point.
- * @param {Element} picture
- * @param {Chart} chart
- * @param {Scale} scale
- * @param {HTMLElement} readout
- * @param {number} height
- */
+/** Say the values where one points; arrow keys go from point to point. @param {Element} picture @param {Chart} chart @param {Scale} scale @param {HTMLElement} readout @param {number} height */
 function watch(picture, chart, scale, readout, height) {
   const places = [...new Set(chart.series.flatMap(({ points }) => points.map(([x]) => x)))].sort((a, b) => a - b);
   const [line] = drawing({}, [["line", { class: "chart-here", y1: TOP, y2: height - BOTTOM }]]).childNodes;
@@ -209,15 +171,9 @@ function watch(picture, chart, scale, readout, height) {
 
 /** @param {[number, number][]} points @param {number} x @param {number} most how far away it may be */
 function nearest(points, x, most) {
-  if (!points.length) return null;
-  const point =
-    points[
-      indexNear(
-        points.map(([one]) => one),
-        x,
-      )
-    ];
-  return Math.abs(point[0] - x) <= most ? point : null;
+  const xs = points.map(([one]) => one);
+  const point = points[indexNear(xs, x)];
+  return point && Math.abs(point[0] - x) <= most ? point : null;
 }
 
 /** @param {number[]} rising @param {number} x */
@@ -252,11 +208,7 @@ function tidy(value) {
 
 const round = (/** @type {number} */ value) => Math.round(value * 10) / 10;
 
-/**
- * A small curve without axes.
- * @param {number[]} values
- * @param {string} label
- */
+/** A small curve without axes. @param {number[]} values @param {string} label */
 export function spark(values, label) {
   const [width, height] = [120, 32];
   const [low, high] = [Math.min(...values), Math.max(...values)];
@@ -268,8 +220,13 @@ export function spark(values, label) {
     { class: "spark", viewBox: `0 0 ${width} ${height}`, preserveAspectRatio: "none" },
     values.length > 1 ? [["polyline", { points: points.join(" "), fill: "none" }]] : [],
   );
+  describe(picture, label);
+  return picture;
+}
+
+/** Let a screen reader say what a picture shows. @param {Element} picture @param {string} label */
+function describe(picture, label) {
   picture.setAttribute("role", "img");
   picture.setAttribute("aria-label", label);
   picture.removeAttribute("aria-hidden");
-  return picture;
 }

@@ -11,15 +11,9 @@ const LIKELY = 8; // candidates that are asked for with each token
 /** @typedef {{id: string, task: string | null}} Model */
 /** @typedef {{prompt: string, tokens: number, temperature: number, top_p: number, seed: number}} Settings */
 
-/**
- * A token of the text.
- * @typedef {object} Token
- * @property {string} name how the token is written.
- * @property {number} at the place in the text where it begins, in characters.
- * @property {number | null} logprob null: of the first token of a text.
- * @property {[string, number][]} likely the candidates and their log-probabilities, the likeliest first.
- * @property {boolean} given a token of the prompt.
- */
+// A token begins at a place in the text, in characters. The first one of a text has no log-probability. The likely ones are
+// candidates with their log-probabilities, the likeliest first. One that is given is of the prompt.
+/** @typedef {{name: string, at: number, logprob: number | null, likely: [string, number][], given: boolean}} Token */
 
 export class Column {
   /** @param {Model} model @param {(column: Column, place: number) => void} onlook a token was chosen. */
@@ -199,12 +193,7 @@ export class Column {
   }
 }
 
-/**
- * Names with bars for their probabilities.
- * @param {[string, number][]} rows
- * @param {string} chosen
- * @param {(name: string) => void} [onpick] makes the names buttons.
- */
+/** Names with bars for their probabilities. @param {[string, number][]} rows @param {string} chosen @param {(name: string) => void} [onpick] makes the names buttons */
 export function sharesOf(rows, chosen, onpick) {
   return element(
     "ol",
@@ -212,7 +201,7 @@ export function sharesOf(rows, chosen, onpick) {
     rows.map(([name, share]) => {
       const bar = element("span", { class: "share-bar", "aria-hidden": "true" });
       bar.style.width = `${Math.max(0.5, 100 * share)}%`;
-      const shown = name.replaceAll(" ", "␣").replaceAll("\n", "↵");
+      const shown = visible(name);
       return element("li", { class: name === chosen ? "chosen" : "" }, [
         onpick && !name.startsWith("bytes:")
           ? element("button", { type: "button", class: "share-token", text: shown, onclick: () => onpick(name) })
@@ -223,3 +212,6 @@ export function sharesOf(rows, chosen, onpick) {
     }),
   );
 }
+
+/** A token with a sign for each space and line break. @param {string} token */
+export const visible = (token) => token.replaceAll(" ", "␣").replaceAll("\n", "↵");

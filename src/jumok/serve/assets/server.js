@@ -27,11 +27,7 @@ function headers(more) {
   return { "Accept-Language": language, ...(key ? { Authorization: `Bearer ${key}` } : {}), ...more };
 }
 
-/**
- * @param {string} path behind /v1/
- * @param {RequestInit} options
- * @returns {Promise<Response>} one without an error.
- */
+/** A response without an error. @param {string} path behind /v1/ @param {RequestInit} options */
 async function send(path, options) {
   let response;
   try {
@@ -55,25 +51,12 @@ export function isGone(error) {
   return error?.code === "server.said" && error.values.status === 404;
 }
 
-/**
- * Ask for something.
- * @param {string} path
- * @param {Record<string, string | number>} [query]
- * @param {AbortSignal} [signal]
- * @returns {Promise<any>}
- */
+/** Ask for JSON. @param {string} path @param {Record<string, string>} [query] @param {AbortSignal} [signal] @returns {Promise<any>} */
 export async function ask(path, query = {}, signal) {
-  const search = String(new URLSearchParams(Object.entries(query).map(([name, value]) => [name, String(value)])));
-  return (await send(search ? `${path}?${search}` : path, { headers: headers({}), signal })).json();
+  return (await send(`${path}?${new URLSearchParams(query)}`, { headers: headers({}), signal })).json();
 }
 
-/**
- * Tell the server something.
- * @param {string} path
- * @param {object} body
- * @param {AbortSignal} [signal]
- * @returns {Promise<any>}
- */
+/** Send JSON, and return the JSON of the answer. @param {string} path @param {object} body @param {AbortSignal} [signal] @returns {Promise<any>} */
 export async function post(path, body, signal) {
   return (await send(path, posted(body, signal))).json();
 }
@@ -86,34 +69,19 @@ const posted = (body, signal) => ({
   signal,
 });
 
-/**
- * Send a file.
- * @param {File} file
- * @returns {Promise<any>} what the server found in it.
- */
+/** Send a text, and return what the server found in it. @param {File} file @returns {Promise<any>} */
 export async function upload(file) {
   const query = new URLSearchParams({ name: file.name });
   const options = { method: "POST", body: file, headers: headers({ "Content-Type": "application/octet-stream" }) };
   return (await send(`jumok/uploads?${query}`, options)).json();
 }
 
-/**
- * Ask for a page.
- * @param {string} path
- * @param {object} body
- * @returns {Promise<string>} its HTML.
- */
+/** Ask for a page, and return its HTML. @param {string} path @param {object} body */
 export async function page(path, body) {
   return (await send(path, posted(body))).text();
 }
 
-/**
- * The events of a stream, as they arrive.
- * @param {string} path
- * @param {object} body
- * @param {(event: any) => void} onEvent
- * @param {AbortSignal} [signal] ends it.
- */
+/** Call a function with each event of a stream. @param {string} path @param {object} body @param {(event: any) => void} onEvent @param {AbortSignal} signal ends it */
 export async function listen(path, body, onEvent, signal) {
   const response = await send(path, posted(body, signal));
   const reader = /** @type {ReadableStream<Uint8Array>} */ (response.body).getReader();

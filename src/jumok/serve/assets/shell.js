@@ -209,12 +209,7 @@ export class Shell {
 
   // --- messages ---
 
-  /**
-   * Do something that the server may refuse, and say so.
-   * @param {() => Promise<void>} work
-   * @param {AbortSignal} [signal] an end that was asked for is no error.
-   * @returns {Promise<any>} the error, or null.
-   */
+  /** Do something that the server may refuse, and say so; an end by the signal is no error. @param {() => Promise<void>} work @param {AbortSignal} [signal] @returns {Promise<any>} the error, or null */
   async trying(work, signal) {
     try {
       await work();

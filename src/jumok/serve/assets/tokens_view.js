@@ -3,6 +3,7 @@
 
 import { element } from "../../view/assets/base/controls.js";
 import { count, decimal, t } from "../../view/assets/base/words.js";
+import { visible } from "./column.js";
 import { ask, post } from "./server.js";
 
 const WAIT = 250; // milliseconds after a key
@@ -111,14 +112,14 @@ function shown({ model, ids, tokens }, characters) {
       "p",
       { class: "pieces" },
       tokens.map((token, i) =>
-        element("span", { class: `piece hue-${i % HUES}`, title: `${ids[i]}`, text: visible(token) }),
+        element("span", { class: `piece hue-${i % HUES}`, title: `${ids[i]}`, text: spelled(token) }),
       ),
     ),
   ]);
 }
 
-/** A space is ␣, a line break ↵, and a part of a character its bytes, such as <EB>. @param {string} token */
-function visible(token) {
+/** A part of a character is written as its bytes, such as <EB>. @param {string} token */
+function spelled(token) {
   if (token.startsWith("bytes:")) return token.slice(6).replace(/\\x(..)/g, (_, byte) => `<${byte.toUpperCase()}>`);
-  return token.replaceAll(" ", "␣").replaceAll("\n", "↵");
+  return visible(token);
 }
