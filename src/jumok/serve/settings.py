@@ -29,8 +29,8 @@ class ServeSettings:
         max_body: bytes of a request's body. max_prompt: characters of a prompt. max_tokens: tokens to write.
         max_upload: bytes of a text that is uploaded for a run.
         share: whether the page may show a page that holds the weights of a model, as `jumok share` writes it.
-        timeout: seconds that a request may take. read_timeout: seconds in which a client sends its headers, and as many
-            for the body.
+        timeout: seconds that a request may take. read_timeout: seconds in which a client sends the body, and as many
+            for which an idle connection stays open.
         quantize: as in `jumok.generate`.
         verify: the SHA-256 of the parameters; see `jumok.load`.
         memory: bytes that loaded models may take together; None: what the machine has.
