@@ -5,7 +5,6 @@
     ├── TextError               a text cannot be read: missing, empty, binary, or in an unknown encoding
     ├── CorpusError             a corpus cannot be written or downloaded: unknown name, no network, wrong checksum
     ├── TokenizerError          a tokenizer cannot be trained, loaded or used
-    │   └── EncoderLost         a process that encodes a large text ended
     ├── RunError                a run folder is missing, incomplete or damaged, or must not be overwritten
     │   └── ResumeError         a run cannot be resumed with these arguments: other data, other settings
     ├── TrainingError           training cannot continue: three steps in a row without a finite loss
@@ -54,10 +53,6 @@ class CorpusError(JumokError):
 
 class TokenizerError(JumokError):
     """A tokenizer cannot be trained, loaded or used."""
-
-
-class EncoderLost(TokenizerError):
-    """A process that encodes a large text ended."""
 
 
 class RunError(JumokError):

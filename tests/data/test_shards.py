@@ -1,14 +1,9 @@
-"""A large text is encoded by several processes into shards, with the ids that one process gives."""
+"""A large text is encoded by several threads into shards, with the ids of one encoding."""
 
 from __future__ import annotations
 
 import json
-import os
-import signal
-import subprocess
-import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +11,11 @@ import numpy as np
 import pytest
 
 from jumok import text as reader
-from jumok.data import encoders, ids, shards
+from jumok.data import ids, shards
 from jumok.data.batches import Batches
-from jumok.data.encoders import Encoder, encoded_in_order
 from jumok.data.ids import load_ids, tokenize
-from jumok.data.shards import Part, ShardedIds, index_of, map_shards, write_shards
-from jumok.errors import EncoderLost, RunError, TokenizerError
+from jumok.data.shards import ShardedIds, index_of, write_shards
+from jumok.errors import RunError, TokenizerError
 from jumok.text import Text
 from jumok.tokenizers import Tokenizer, train_tokenizer
 
@@ -60,7 +54,7 @@ def test_shards_have_the_ids_of_one_encoding(
     monkeypatch.setattr(Text, "chunks", lambda text, start=0, stop=None, size=length: chunks(text, start, stop, size))
     monkeypatch.setattr(shards, "SHARD", 4_999)
     tokenizer, text = tokenizers[kind], reader.from_string(novels)
-    found = write_shards(text, tokenizer, tmp_path / "train.npy", 17, 50_000, processes=1)
+    found = write_shards(text, tokenizer, tmp_path / "train.npy", 17, 50_000)
     expected = tokenizer.encode(text.read(17, 50_000))
     assert found[:].tolist() == expected.tolist()
     assert found.dtype == tokenizer.dtype
@@ -69,23 +63,16 @@ def test_shards_have_the_ids_of_one_encoding(
     assert files == [*(f"train.{number:05}.npy" for number in range(len(files) - 1)), "train.index.json"]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", [*(pytest.param(kind, marks=pytest.mark.long) for kind in ("char", "jamo")), "bpe"])
-def test_several_processes_give_the_ids_of_one(
-    tmp_path: Path, novels: str, tokenizers: dict[str, Tokenizer], small_pieces: None, kind: str
-) -> None:
-    text, tokenizer = reader.from_string(novels), tokenizers[kind]
-    for processes in (1, 2):
-        write_shards(text, tokenizer, tmp_path / f"{processes}.npy", 0, text.chars, processes=processes)
-    one, two = (index_of(tmp_path / f"{n}.npy").read_text(encoding="utf-8") for n in (1, 2))
-    assert one == two  # with the checksums of all files
-    assert map_shards(tmp_path / "2.npy")[:].tolist() == tokenizer.encode(novels).tolist()
+def test_a_text_that_cannot_be_encoded_raises_the_same_error(tmp_path: Path, small_pieces: None) -> None:
+    unigram = {"type": "Unigram", "unk_id": None, "vocab": [["가", -1.0]], "byte_fallback": False}
+    tokenizer = Tokenizer.from_json(json.dumps({"version": "1.0", "added_tokens": [], "model": unigram}))
+    assert tokenizer.kind == "other"
+    text = reader.from_string("가\n" * 9_000 + "나\n" + "가\n" * 900)
+    with pytest.raises(TokenizerError, match="cannot encode this text"):
+        write_shards(text, tokenizer, tmp_path / "train.npy", 0, text.chars)
 
 
-def test_a_small_text_is_one_file_and_starts_no_process(
-    tmp_path: Path, novels: str, tokenizers: dict[str, Tokenizer], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(subprocess, "Popen", None)
+def test_a_small_text_is_one_file(tmp_path: Path, novels: str, tokenizers: dict[str, Tokenizer]) -> None:
     found = tokenize(reader.from_string(novels), tokenizers["char"], tmp_path / "train.npy")
     assert isinstance(found, np.memmap)
     assert [path.name for path in tmp_path.iterdir()] == ["train.npy"]
@@ -96,7 +83,6 @@ def test_the_size_in_bytes_decides(
 ) -> None:
     text = reader.from_string(novels)
     monkeypatch.setattr(ids, "LARGE", text.utf8_bytes - 1)
-    monkeypatch.setattr(encoders, "processors", lambda: 1)
     path = tmp_path / "train.npy"
     assert isinstance(tokenize(text, tokenizers["char"], path), ShardedIds)
     assert isinstance(load_ids(path), ShardedIds)
@@ -162,7 +148,7 @@ def half(tmp_path: Path, novels: str, counting: Counting, small_pieces: None) ->
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        write_shards(text, counting, path, 0, text.chars, killed_after_three, processes=1)
+        write_shards(text, counting, path, 0, text.chars, killed_after_three)
     assert len(json.loads(index_of(path).read_text(encoding="utf-8"))["shards"]) == 3
     return path
 
@@ -170,7 +156,7 @@ def half(tmp_path: Path, novels: str, counting: Counting, small_pieces: None) ->
 def go_on(path: Path, novels: str, tokenizer: Counting, start: int = 0) -> int:
     """Write all shards, and return how many characters were encoded."""
     text, before = reader.from_string(novels), tokenizer.seen
-    found = write_shards(text, tokenizer, path, start, text.chars, processes=1)
+    found = write_shards(text, tokenizer, path, start, text.chars)
     seen = tokenizer.seen - before
     assert found[:].tolist() == tokenizer.encode(text.read(start)).tolist()
     return seen
@@ -227,89 +213,3 @@ def test_a_damaged_shard_is_named(half: Path) -> None:
     half.with_suffix(".00001.npy").unlink()
     with pytest.raises(RunError, match=r"train\.00001\.npy, the ids of the text, cannot be read"):
         load_ids(half)
-
-
-# --- the processes ----------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def started(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Encoder]]:
-    """The processes that were started; all have ended afterwards."""
-    found: list[Encoder] = []
-    begin = Encoder.__init__
-    monkeypatch.setattr(Encoder, "__init__", lambda self, tokenizer: (begin(self, tokenizer), found.append(self))[0])
-    yield found
-    assert all(encoder._process.poll() is not None for encoder in found)
-
-
-@pytest.mark.slow
-def test_a_killed_process_is_reported(tokenizers: dict[str, Tokenizer], started: list[Encoder]) -> None:
-    parts = encoded_in_order(tokenizers["char"], (Part("가나다" * n, n, False) for n in range(1, 100)), 2)
-    assert next(parts)[1].tolist() == tokenizers["char"].encode("가나다").tolist()
-    for encoder in started:
-        os.kill(encoder._process.pid, signal.SIGTERM)
-    with pytest.raises(EncoderLost, match=r"ended \(exit code -15\)"):
-        list(parts)
-
-
-@pytest.mark.slow
-def test_a_text_that_cannot_be_encoded_raises_the_same_error(started: list[Encoder]) -> None:
-    unigram = {"type": "Unigram", "unk_id": None, "vocab": [["가", -1.0]], "byte_fallback": False}
-    tokenizer = Tokenizer.from_json(json.dumps({"version": "1.0", "added_tokens": [], "model": unigram}))
-    assert tokenizer.kind == "other"
-    parts = [Part(text, 0, False) for text in ("가", "나\n", "가")]
-    with pytest.raises(TokenizerError, match="cannot encode this text"):
-        list(encoded_in_order(tokenizer, parts, 2))
-
-
-@pytest.mark.slow
-def test_a_generator_that_is_closed_ends_its_processes(
-    tokenizers: dict[str, Tokenizer], started: list[Encoder]
-) -> None:
-    parts = encoded_in_order(tokenizers["bpe"], (Part("가나다" * 9, n, False) for n in range(100)), 2)
-    next(parts)
-    parts.close()
-    assert len(started) == 2
-
-
-@pytest.mark.slow
-def test_the_processes_end_when_this_one_is_killed_and_load_no_torch(tmp_path: Path, novels: str) -> None:
-    """And a file of the user with the name of a module is not loaded."""
-    (tmp_path / "struct.py").write_text("raise SystemExit('not this one')")
-    program = """
-import sys
-from jumok.data.encoders import encoded_in_order
-from jumok.data.shards import Part
-from jumok.tokenizers import train_tokenizer
-tokenizer = train_tokenizer("가나다" * 9)
-found = encoded_in_order(tokenizer, (Part("가나다", n, False) for n in range(10)), 2)
-next(found)
-print("torch" in sys.modules, flush=True)
-sys.stdin.read()
-"""
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-    with subprocess.Popen(
-        [sys.executable, "-P", "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=tmp_path,
-        env=environment, text=True,
-    ) as process:  # fmt: skip
-        assert process.stdout is not None
-        assert process.stdout.readline() == "False\n"
-        children = children_of(process.pid)
-        assert len(children) == 2
-        process.kill()
-    until = time.monotonic() + 20
-    while any(map(is_running, children)) and time.monotonic() < until:
-        time.sleep(0.02)
-    assert not any(map(is_running, children))
-
-
-def children_of(pid: int) -> list[int]:
-    children = Path(f"/proc/{pid}/task/{pid}/children")
-    if not children.exists():
-        pytest.skip("this system does not list the children of a process")
-    return [int(child) for child in children.read_text().split()]
-
-
-def is_running(pid: int) -> bool:
-    status = Path(f"/proc/{pid}/stat")
-    return status.exists() and status.read_text().rpartition(")")[2].split()[0] != "Z"

@@ -11,7 +11,7 @@ from jumok.data.shards import index_of, map_shards, remove_shards, write_shards
 from jumok.text import Text
 from jumok.tokenizers import Ids, Tokenizer
 
-LARGE = 64 << 20  # bytes of UTF-8; for less, starting processes would take longer than they save
+LARGE = 64 << 20  # bytes of UTF-8; a smaller text is encoded before anybody would interrupt it
 
 
 class IdSequence(Protocol):
@@ -32,7 +32,7 @@ def tokenize(
 ) -> IdSequence:
     """Write the ids of text[start:stop] to a .npy file, or to shards beside it, and map them into memory.
 
-    The text is read in pieces, so it can be larger than the memory. A large one is encoded by several processes.
+    The text is read in pieces, so it can be larger than the memory. A large one is encoded by several threads.
 
     Args:
         report: is called with the finished share of a large text from time to time.

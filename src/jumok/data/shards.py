@@ -1,6 +1,6 @@
 """The ids of a large text in several files, the shards, with an index that holds their sizes and checksums.
 
-A shard ends where the text can be cut without changing its ids, and is the same however many processes encode it. It is
+A shard ends where the text can be cut without changing its ids, and is the same however many threads encode it. It is
 written atomically, and then entered in the index. A start that was killed therefore leaves whole shards behind, and the
 next start with the same text, tokenizer and range of characters uses them.
 """
@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import json
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import asdict, dataclass
 from itertools import accumulate, takewhile
@@ -18,9 +20,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from jumok.data.encoders import encoded_in_order
 from jumok.data.id_files import map_ids, require_count, unreadable, write_ids
 from jumok.files import parse_json, sha256_of, write_atomic
+from jumok.processors import processors
 from jumok.text import Text
 from jumok.tokenizers import Ids, Tokenizer
 from jumok.version import __version__
@@ -90,15 +92,12 @@ def write_shards(
     start: int,
     stop: int,
     report: Callable[[float], None] | None = None,
-    *,
-    processes: int | None = None,
 ) -> ShardedIds:
     """Write the ids of text[start:stop] to shards, and map them into memory; whole shards of the same ids are kept.
 
     Args:
         path: a shard is named after this file and has a number before the suffix.
         report: is called with the finished share after each shard.
-        processes: that encode; None: one for each processor.
     """
     about: dict[str, Any] = {
         "format": 1,
@@ -113,7 +112,7 @@ def write_shards(
     if not shards:
         remove_shards(path)
     at = shards[-1].stop if shards else start
-    with closing(encoded_in_order(tokenizer, _parts(text, tokenizer, at, stop), processes)) as results:
+    with closing(_encoded_in_order(tokenizer, _parts(text, tokenizer, at, stop))) as results:
         while at < stop:
             if report is not None:
                 report((at - start) / (stop - start))
@@ -145,6 +144,20 @@ def _parts(text: Text, tokenizer: Tokenizer, at: int, stop: int) -> Iterator[Par
             yield Part(piece, at, at >= end)
             if at >= end:  # the next shard is cut as if the text began there, so that it can be written alone
                 break
+
+
+def _encoded_in_order(tokenizer: Tokenizer, parts: Iterable[Part]) -> Generator[tuple[Part, Ids], None, None]:
+    """Encode parts side by side, and yield each with its ids, in order; only a few parts are held in memory."""
+    waiting: deque[tuple[Part, Future[Ids]]] = deque()
+    count = processors()
+    with ThreadPoolExecutor(count) as threads:  # the library encodes without holding the lock of the interpreter
+        for part in parts:
+            waiting.append((part, threads.submit(tokenizer.encode, part.text)))
+            if len(waiting) > 2 * count:
+                part, future = waiting.popleft()
+                yield part, future.result()
+        for part, future in waiting:
+            yield part, future.result()
 
 
 def _of_one_shard(results: Iterator[tuple[Part, Ids]], ends: list[int]) -> Iterator[Ids]:

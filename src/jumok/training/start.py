@@ -19,7 +19,7 @@ from jumok.config import ModelConfig, TaskConfig, TrainConfig
 from jumok.config.features import KINDS, kind_name
 from jumok.data.shards import has_shards
 from jumok.device import describe_machine
-from jumok.errors import ConfigError, EncoderLost
+from jumok.errors import ConfigError
 from jumok.messages import tr
 from jumok.models import Model, build
 from jumok.models.checks import require_tokenizer
@@ -234,7 +234,7 @@ class Start:
                 self._write(run, plan, tokenizer, data)  # last: with config.json the folder is a run
             except BaseException as error:
                 # Nothing was trained yet. The same command can go on with whole shards of ids after a kill.
-                if not (isinstance(error, KeyboardInterrupt | EncoderLost) and has_shards(folder.state)):
+                if not (isinstance(error, KeyboardInterrupt) and has_shards(folder.state)):
                     folder.discard()
                 raise
             run.lock = held.pop_all()
