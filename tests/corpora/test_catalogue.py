@@ -125,22 +125,6 @@ def leftovers(folder: Path) -> list[Path]:
 # --- The catalogue ----------------------------------------------------------------------------------------------
 
 
-def test_the_catalogue_is_well_formed() -> None:
-    for name, corpus in catalogue.entries().items():
-        assert corpus.name == name
-        assert name in catalogue._ASSEMBLE
-        assert corpus.licence
-        paths = [str(file.path) for file in corpus.files]
-        assert len(set(paths)) == len(paths)
-        for file in corpus.files:
-            assert file.url.startswith("https://")
-            assert len(file.sha256) == 64
-            assert file.bytes > 0
-            assert not file.path.is_absolute()
-            assert ".." not in file.path.parts
-    assert str(catalogue.entries()["chatbot"].files[0].path) == "ChatbotData.csv"
-
-
 def test_the_catalogue_holds_the_pinned_facts() -> None:
     """Titles, licences, URLs, sizes and digests; an intended change also changes this digest."""
     facts = {
@@ -268,25 +252,6 @@ def test_a_damaged_cache_is_mended(server: Server, fetch: Fetch, tmp_path: Path,
     before = len(server.log)
     assert fetch().read_text(encoding="utf-8") == NOVELS
     assert [entry[0] for entry in server.log[before:]] == [BIG], "only the damaged file is fetched again"
-
-
-def test_interrupted_assembling_leaves_no_half_file(
-    server: Server, fetch: Fetch, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    def interrupt(_: int) -> None:
-        raise KeyboardInterrupt
-
-    path = fetch()
-    path.unlink()
-    requests = len(server.log)
-    with monkeypatch.context() as patch:
-        patch.setattr("os.fsync", interrupt)
-        with pytest.raises(KeyboardInterrupt):
-            fetch()
-    assert not path.exists()
-    assert leftovers(tmp_path) == []
-    assert fetch().read_text(encoding="utf-8") == NOVELS
-    assert len(server.log) == requests
 
 
 def test_a_full_disk_is_said_to_be_full(fetch: Fetch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,6 @@ import unicodedata
 from collections import Counter
 from collections.abc import Callable
 from functools import cache
-from itertools import islice, pairwise
 
 import pytest
 
@@ -35,66 +34,28 @@ pytestmark = pytest.mark.slow
 SINO = {
     0: "영",
     1: "일",
-    2: "이",
-    3: "삼",
-    4: "사",
-    5: "오",
-    6: "육",
-    7: "칠",
-    8: "팔",
-    9: "구",
     10: "십",
-    11: "십일",
     16: "십육",
     20: "이십",
-    21: "이십일",
-    99: "구십구",
-    100: "백",
     101: "백일",
     110: "백십",
-    111: "백십일",
-    200: "이백",
-    999: "구백구십구",
-    1000: "천",
     1001: "천일",
-    1010: "천십",
-    1100: "천백",
-    1111: "천백십일",
     2024: "이천이십사",
-    5000: "오천",
     9999: "구천구백구십구",
     10_000: "만",
     10_001: "만일",
-    10_100: "만백",
-    11_000: "만천",
     11_111: "만천백십일",
-    12_500: "만이천오백",
     19_999: "만구천구백구십구",
     20_000: "이만",
-    100_000: "십만",
-    101_000: "십만천",
     110_000: "십일만",
-    111_111: "십일만천백십일",
     1_000_000: "백만",
-    1_010_000: "백일만",
     1_234_567: "백이십삼만사천오백육십칠",
-    10_000_000: "천만",
     10_010_000: "천일만",
-    99_999_999: "구천구백구십구만구천구백구십구",
     100_000_000: "일억",
-    100_000_001: "일억일",
     100_010_000: "일억일만",
-    100_100_000: "일억십만",
-    110_000_000: "일억천만",
-    1_000_000_000: "십억",
     1_234_567_898: "십이억삼천사백오십육만칠천팔백구십팔",
     10**12: "일조",
-    10**12 + 10**8: "일조일억",
-    10**12 + 10**4: "일조일만",
-    10**13: "십조",
     10**16: "일경",
-    10**16 + 1: "일경일",
-    7_3243_7867_8927_6354: "칠경삼천이백사십삼조칠천팔백육십칠억팔천구백이십칠만육천삼백오십사",
     10**20 - 1: "구천구백구십구경구천구백구십구조구천구백구십구억구천구백구십구만구천구백구십구",
 }
 
@@ -112,24 +73,11 @@ def test_sino_korean_numbers_are_read_as_taught(number: int, reading: str) -> No
         (3, "셋", "세"),
         (4, "넷", "네"),
         (5, "다섯", "다섯"),
-        (6, "여섯", "여섯"),
-        (7, "일곱", "일곱"),
-        (8, "여덟", "여덟"),
-        (9, "아홉", "아홉"),
-        (10, "열", "열"),
         (11, "열하나", "열한"),
-        (14, "열넷", "열네"),
-        (19, "열아홉", "열아홉"),
         (20, "스물", "스무"),
         (21, "스물하나", "스물한"),
-        (22, "스물둘", "스물두"),
-        (30, "서른", "서른"),
         (33, "서른셋", "서른세"),
-        (40, "마흔", "마흔"),
         (54, "쉰넷", "쉰네"),
-        (60, "예순", "예순"),
-        (75, "일흔다섯", "일흔다섯"),
-        (86, "여든여섯", "여든여섯"),
         (99, "아흔아홉", "아흔아홉"),
     ],
 )
@@ -169,22 +117,13 @@ def test_the_rest_is_read_as_taught() -> None:
     ("read", "said"),
     [
         (lambda: read_number(-1), "number=-1 is not a whole number from 0 to 99,999,999,999,999,999,999"),
-        (lambda: read_number(10**20), "number=100000000000000000000 is not"),
         (lambda: read_number(1.0), "number=1.0 is not a whole number"),  # type: ignore[arg-type]
-        (lambda: read_number(True), "number=True is not a whole number"),
         (lambda: read_native(0), "number=0 is not a whole number from 1 to 99"),
-        (lambda: read_native(100), "number=100 is not"),
         (lambda: read_digits("12a"), "digits='12a' is not a string of digits"),
-        (lambda: read_digits("１２"), "is not a string of digits from 0 to 9"),
-        (lambda: read_phone("010--1"), "digits='' is not"),
         (lambda: read_decimal("3."), "decimal='3.' is not a number such as 3.14"),
-        (lambda: read_decimal(".5"), "decimal='.5' is not"),
-        (lambda: read_decimal("12,34"), "decimal='12,34' is not"),
         (lambda: read_date(2023, 2, 29), "year=2023, month=2, day=29 is not a date"),
-        (lambda: read_date(0, 1, 1), "year=0, month=1, day=1 is not a date"),
         (lambda: read_time(24), "hour=24 is not a whole number from 0 to 23"),
         (lambda: read_time(3, 60), "minute=60 is not"),
-        (lambda: read_time(3, 0, -1), "second=-1 is not"),
     ],
 )
 def test_what_has_no_reading_is_refused(read: Callable[[], str], said: str) -> None:
@@ -284,6 +223,7 @@ def kind_of(source: str) -> str:
 def test_the_first_thousand_pairs_of_seed_0_never_change() -> None:
     """Trained models and published accuracies refer to these pairs."""
     text = "".join(f"{source}\t{target}\n" for source, target in numbers.write(1_000))
+    assert list(numbers.write(1_000, seed=1)) != list(numbers.write(1_000))
     assert (
         hashlib.sha256(text.encode()).hexdigest() == "467f729b700269d4aa261f9ef81e40665825ba78046280ed2c1a3be89c4a9c9b"
     )
@@ -296,16 +236,6 @@ def test_a_source_has_one_form_and_so_one_target() -> None:
         found = re.fullmatch(form, source)
         assert found is not None
         assert read(*found.groups()) == target, source
-
-
-def test_the_seed_decides_and_streams_agree() -> None:
-    assert list(numbers.write(200, seed=3)) == list(numbers.write(200, seed=3))
-    streams = [dict(numbers.write(3_000, seed=seed)) for seed in range(5)]
-    assert len({tuple(stream) for stream in streams}) == 5
-    known: dict[str, str] = {}
-    for stream in streams:
-        for source, target in stream.items():
-            assert known.setdefault(source, target) == target
 
 
 @pytest.mark.parametrize("rows", [0, 1, 10, 999, 50_000])
@@ -340,27 +270,6 @@ def test_kinds_have_their_shares_from_the_first_row_to_the_last() -> None:
     assert set(map(len, plain)) >= set(range(2, numbers.LONGEST + 1))
 
 
-@pytest.mark.parametrize("size", [1, 2, 3, 10, 90, 366, 9702, 10**12])
-def test_shuffled_is_a_permutation_without_pattern(size: int) -> None:
-    """Each number occurs once, and consecutive numbers are uncorrelated in their high and low digits."""
-    for seed in range(3):
-        order = list(islice(numbers._shuffled(size, random.Random(seed).random), 20_000))
-        assert len(set(order)) == len(order) == min(size, 20_000)
-        assert min(order) >= 0
-        assert max(order) < size
-        if size >= 1_000:
-            for bucket in (lambda n: 10 * n // size, lambda n: n % 10):
-                steps = Counter(pairwise(map(bucket, order)))
-                expected = (len(order) - 1) / 100
-                chi2 = sum((steps[a, b] - expected) ** 2 / expected for a in range(10) for b in range(10))
-                assert 45 < chi2 < 175  # 99 degrees of freedom: 99 ± 5 standard deviations of 14
-
-
-def test_kinds_can_be_chosen() -> None:
-    for kinds in (["date"], ["time", "phone"], ["measure", "decimal", "measure"]):
-        assert {kind_of(source) for source, _ in numbers.write(300, kinds=kinds)} == set(kinds)
-
-
 def test_cells_are_plain_and_fit_a_table() -> None:
     for source, target in sample():
         assert re.fullmatch(r"[0-9가-힣a-zA-Z.,%/ -]+", source)
@@ -376,14 +285,11 @@ def test_cells_are_plain_and_fit_a_table() -> None:
     ("arguments", "said"),
     [
         ({"rows": -1}, "rows=-1 is not a whole number of 0 or more"),
-        ({"rows": 1.5}, "rows=1.5 is not"),
         ({"rows": 1, "seed": -1}, "seed=-1 is not"),
-        ({"rows": 1, "seed": True}, "seed=True is not"),
         (
             {"rows": 1, "kinds": ["dates"]},
             r"kind='dates' is not known; choose from number, count, .*Did you mean 'date'\?",
         ),
-        ({"rows": 1, "kinds": "klingon"}, r"kind='klingon' is not known; choose from [a-z, ]+\.$"),
         ({"rows": 1, "kinds": []}, "rows=1: there are 0 different sources of no kind"),
     ],
 )

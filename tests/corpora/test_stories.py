@@ -7,7 +7,6 @@ import math
 import re
 import unicodedata
 from collections.abc import Iterator
-from fractions import Fraction
 from functools import cache
 from itertools import combinations, islice
 
@@ -196,37 +195,6 @@ def test_the_proof_notices_ambiguity() -> None:
     assert ambiguities(Grammar({"who": "곰 | 곰이"}, {"s": "{who} 왔어요."}, "s"))
     assert ambiguities(Grammar(words, {"s": "{what} | {a}", "a": "빵"}, "s"))
     assert ambiguities(Grammar(words, {"s": "{what}. | {what}. 끝."}, "s"))
-
-
-def cut(plot: str, keep: int) -> Grammar:
-    """The grammar of the stories with one plot and small lists: one option each, two in every `keep`-th list."""
-
-    def shorten(number: int, table: str) -> str:
-        listed = entries(table)
-        start = (number * 7) % max(1, len(listed) - 1)
-        return " | ".join(listed[start : start + (2 if number % 5 == keep else 1)])
-
-    tables = {**stories_grammar.WORDS, **stories_grammar.PHRASES}
-    small = {name: shorten(number, table) for number, (name, table) in enumerate(tables.items())}
-    small |= {"tale": stories_grammar.PHRASES["tale"], "plot": f"{{{plot}}}"}
-    small |= {"opening": stories_grammar.PHRASES["opening"], "closing": stories_grammar.PHRASES["closing"]}
-    return Grammar(
-        {name: small[name] for name in stories_grammar.WORDS},
-        {name: small[name] for name in stories_grammar.PHRASES},
-        stories_grammar.START,
-    )
-
-
-@pytest.mark.parametrize("plot", re.findall(r"\w+", stories_grammar.PHRASES["plot"]))
-@pytest.mark.parametrize("keep", [0, 3])
-def test_small_instances_are_unambiguous_and_their_probabilities_sum_to_one(plot: str, keep: int) -> None:
-    grammar = cut(plot, keep)
-    derivations = list(grammar.derive(range))
-    count, entropy = grammar.measure()
-    assert len({text for text, _ in derivations}) == len(derivations) == count >= 64
-    assert sum(Fraction(1, ways) for _, ways in derivations) == 1
-    assert math.fsum(math.log(ways) / ways for _, ways in derivations) == pytest.approx(entropy, rel=1e-12)
-    assert all(list(grammar.derive(range, d.text)) == [d] for d in derivations[:: len(derivations) // 20])
 
 
 def test_a_word_is_recalled_and_a_phrase_is_chosen_anew() -> None:

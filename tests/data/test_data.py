@@ -99,23 +99,6 @@ def test_chunks_give_the_same_ids_as_the_whole_text(
     assert [path.name for path in tmp_path.iterdir()] == ["ids.npy"]
 
 
-def test_ids_are_mapped_and_read_only(tmp_path: Path, tales: str) -> None:
-    ids = tokenize(reader.from_string(tales), train_tokenizer(tales, "char"), tmp_path / "ids.npy")
-    assert isinstance(ids, np.memmap)
-    assert not ids.flags.writeable
-    assert load_ids(tmp_path / "ids.npy", len(ids)).tolist() == ids.tolist()
-
-
-def test_a_failure_leaves_no_file(tmp_path: Path, tales: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fails(*args: object) -> object:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(np.lib.format, "write_array_header_2_0", fails)
-    with pytest.raises(OSError, match="No space left"):
-        tokenize(reader.from_string(tales), train_tokenizer(tales, "char"), tmp_path / "ids.npy")
-    assert list(tmp_path.iterdir()) == []
-
-
 @pytest.mark.parametrize("content", [None, b"", b"\x93NUMPY", b"garbage" * 50], ids=str)
 def test_damaged_ids_are_named(tmp_path: Path, content: bytes | None) -> None:
     path = tmp_path / "train.npy"
@@ -187,16 +170,6 @@ def test_length_batches_keep_to_their_size_and_waste_little(lengths: np.ndarray)
 def test_a_row_longer_than_a_batch_is_one_by_itself() -> None:
     batches = LengthBatches(np.array([[3], [900], [4]]), 100, seed=0)
     assert sorted(len(batches.rows(n)) for n in range(batches.count)) == [1, 2]
-
-
-def test_length_batches_depend_on_their_number_alone(lengths: np.ndarray) -> None:
-    one, other = LengthBatches(lengths, 800, seed=3), LengthBatches(lengths, 800, seed=3)
-    far = 2 * one.count + 5
-    for number in (0, 7, far):
-        one.rows(number)
-    assert one.rows(far).tolist() == other.rows(far).tolist()
-    assert one.rows(0).tolist() != LengthBatches(lengths, 800, seed=4).rows(0).tolist()
-    assert one.rows(0).tolist() != one.rows(one.count).tolist()
 
 
 def test_batches_weigh_the_same_whatever_rows_they_hold() -> None:
