@@ -8,10 +8,8 @@ from typing import Any
 
 import pytest
 
-from jumok.config import GPTConfig
 from jumok.errors import RunError, TokenizerError
 from jumok.interop.huggingface import from_hf, to_hf
-from jumok.models import build
 from jumok.models.gpt import GPT
 from jumok.runs.load import load, save
 from jumok.tokenizers import LARGEST_TEMPLATE, Tokenizer
@@ -64,21 +62,8 @@ def pipeline(kind: str) -> HFTokenizer:
         words = HFTokenizer(models.BPE(vocab={letter: i for i, letter in enumerate(letters)}, merges=[]))
         words.pre_tokenizer, words.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
     else:
-        letters = [
-            "<unk>",
-            *(f"<0x{byte:02X}>" for byte in range(256)),
-            "▁",
-            "<",
-            "|",
-            ">",
-            "i",
-            "m",
-            "_",
-            "e",
-            "n",
-            "d",
-        ]
-        vocab = {letter: i for i, letter in enumerate(letters)}
+        letters = ["<unk>", *(f"<0x{byte:02X}>" for byte in range(256)), *"▁<|>im_end"]
+        vocab = {letter: i for i, letter in enumerate(dict.fromkeys(letters))}
         words = HFTokenizer(models.BPE(vocab=vocab, merges=[], byte_fallback=True, unk_token="<unk>"))
         words.normalizer = normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")])
         words.decoder = decoders.Sequence([decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse()])
@@ -161,19 +146,14 @@ def test_a_token_in_pieces_is_refused(tmp_path: Path) -> None:
         "{% for i in range(99999) %}{% for j in range(99999) %}{% set x = i * j %}{% endfor %}{% endfor %}",
         "{% set ns = namespace(x='aaaa') %}{% for i in range(40) %}{% set ns.x = ns.x ~ ns.x %}{% endfor %}{{ ns.x }}",
         "{{ 'a' * 9000000000 }}",
-        "{% for i in range(99999) %}{{ 'a' * 100 }}{% endfor %}",
-        "{{ range(99999999) | list }}",
-        "{{ ''.__class__.__mro__ }}",
         "{{ messages.append(1) }}",
-        "{{ namespace(_x=1) }}",
-        "{% set ns = namespace() %}{% set ns['__init__'] = 1 %}",
         "{{ cycler.__init__.__globals__.os.system('true') }}",
         "{% include '/etc/passwd' %}",
         "{{ raise_exception('no') }}",
         "{% if %}",
         "{{ 1 / 0 }}",
     ],
-    ids=range(14),
+    ids=range(9),
 )
 def test_hostile_and_damaged_templates_are_refused(template: str, tmp_path: Path) -> None:
     """A template is a program from elsewhere: it may neither run forever, nor fill the memory, nor reach Python."""
@@ -235,15 +215,6 @@ def test_several_templates_without_a_default_are_refused(tmp_path: Path) -> None
     tokenizer.chat_templates = {"rag": CHATML, "tool_use": CHATML}
     with pytest.raises(TokenizerError, match="rag, tool_use"):
         tokenizer.chat  # noqa: B018
-
-
-def test_a_tokenizer_of_jumok_has_none(tmp_path: Path) -> None:
-    tokenizer = Tokenizer(pipeline("bytes"))
-    model = build(GPTConfig(vocab_size=tokenizer.vocab_size, n_layer=1, n_head=1, n_embd=4, context_length=8))
-    model.tokenizer = tokenizer
-    assert tokenizer.chat is None
-    save(model, tmp_path / "run")
-    assert not (tmp_path / "run/tokenizer_config.json").exists()
 
 
 def test_a_template_that_takes_a_message_apart_at_a_token_is_refused(tmp_path: Path) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-import random
 import unicodedata
 from pathlib import Path
 from typing import Any
@@ -12,7 +10,7 @@ import pytest
 
 from jumok import text as reader
 from jumok.tokenizers import Tokenizer, lost_text, train_tokenizer
-from jumok.tokenizers._lost_text import MOST_COMPARED, _count_differences
+from jumok.tokenizers._lost_text import MOST_COMPARED
 from lossy_tokenizers import TEXT, byte_level, foreign, sentence_piece, word_piece
 from tokenizers import models, normalizers, trainers
 
@@ -84,17 +82,6 @@ def test_a_tokenizer_without_an_unknown_token_drops_characters_silently() -> Non
     tokenizer = foreign(models.BPE(), trainers.BpeTrainer(vocab_size=100, show_progress=False))
     assert tokenizer.unknown_token is None
     assert lost_text(tokenizer, "뷁나무") == (1, 3, ("뷁나무", "나무"))
-
-
-def test_differences_are_those_of_a_table() -> None:
-    """Against the quadratic algorithm that fills a table of common subsequences."""
-    drawn = random.Random(0)
-    for _ in range(300):
-        a, b = ("".join(drawn.choices("가나 [U", k=drawn.randrange(80))) for _ in range(2))
-        table = [[0] * (len(b) + 1) for _ in range(len(a) + 1)]
-        for i, j in itertools.product(range(len(a)), range(len(b))):
-            table[i + 1][j + 1] = table[i][j] + 1 if a[i] == b[j] else max(table[i][j + 1], table[i + 1][j])
-        assert _count_differences(a, b) == max(len(a), len(b)) - table[-1][-1]
 
 
 @pytest.mark.slow
