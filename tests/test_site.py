@@ -34,17 +34,6 @@ def build(docs: Path, site: Path, language: str) -> subprocess.CompletedProcess[
     return subprocess.run(command, capture_output=True, text=True, encoding="utf-8", check=False)
 
 
-def small(docs: Path, **pages: str) -> Path:
-    """A folder with the configuration of the site and these pages alone."""
-    docs.mkdir()
-    shutil.copy(DOCS / "conf.py", docs)
-    for part in ("_static", "_templates"):
-        shutil.copytree(DOCS / part, docs / part)
-    for name, text in pages.items():
-        (docs / f"{name}.md").write_text(text, encoding="utf-8")
-    return docs
-
-
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The whole site, without its search."""
@@ -135,45 +124,58 @@ def test_pages_load_nothing_from_another_server(site: Path) -> None:
     assert not re.findall(r"@import|url\(\s*['\"]?(?:https?:)?//[^)]*", styles)
 
 
-def test_a_broken_link_fails_the_build(tmp_path: Path) -> None:
-    links = ("[a](none.md)", "[b](#none)", "[c](index.md#none)", "![d](none.png)")
-    docs = small(tmp_path / "docs", index="\n\n".join(["# Start", *links]))
-    done = build(docs, tmp_path / "out", "en")
+CHAPTER = f"learn/en/{CHAPTERS[0]}"
+LITTLE = {
+    "NOTES.md": "# Notes\n",
+    "docs/index.md": (
+        "# Start\n\n[한국어](ko/index.md#다음) [notes](../NOTES.md)\n\n## Questions\n\n"
+        "<details>\n<summary>1. Why?</summary>\n\nBecause of `dim`, *always*.\n\n</details>\n\nThe end.\n"
+    ),
+    "docs/ko/index.md": "# 시작\n\n## 다음\n",
+    "docs/broken.md": ("---\norphan: true\n---\n[a](none.md)\n\n[b](#none)\n\n[c](index.md#none)\n\n![d](none.png)\n"),
+    f"docs/{CHAPTER}.md": "---\norphan: true\n---\n# A chapter\n",
+}
+
+
+@pytest.fixture(scope="module")
+def little(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, subprocess.CompletedProcess[str]]:
+    """A site of a few pages, one of which has broken links, with an address for notebooks; and how its build ended."""
+    folder = tmp_path_factory.mktemp("little")
+    for part in ("_static", "_templates"):
+        shutil.copytree(DOCS / part, folder / "docs" / part)
+    for name, text in LITTLE.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text, encoding="utf-8")
+    addresses = '\naddresses = lambda: {"Colab": "https://colab.example/github/OWNER/jumok"}\n'
+    (folder / "docs/conf.py").write_text((DOCS / "conf.py").read_text(encoding="utf-8") + addresses, encoding="utf-8")
+    return folder / "out", build(folder / "docs", folder / "out", "en")
+
+
+def test_a_broken_link_fails_the_build(little: tuple[Path, subprocess.CompletedProcess[str]]) -> None:
+    """And nothing else does: links to the other language and to files outside the folder work, as on GitHub."""
+    site, done = little
     assert done.returncode != 0
-    assert [line for line in (3, 5, 7, 9) if f"index.md:{line}: WARNING" in done.stderr] == [3, 5, 7, 9]
+    warned = re.findall(r"(\w+\.md:\d+): WARNING", done.stderr)
+    assert sorted(warned) == sorted(f"broken.md:{line}" for line in (4, 6, 8, 10))
+    links = _Links(site / "index.html").links
+    assert "ko/index.html#다음" in links
+    assert any(link.startswith("_downloads/") and link.endswith("/NOTES.md") for link in links)
 
 
-def test_the_wheel_of_a_notebook_is_beside_it(tmp_path: Path) -> None:
+def test_the_wheel_of_a_notebook_is_beside_it(little: tuple[Path, subprocess.CompletedProcess[str]]) -> None:
     """A notebook installs jumok from a wheel as long as no index has it, so whoever takes the one needs the other."""
-    docs, site, page = small(tmp_path / "docs", index="# Start"), tmp_path / "site", f"learn/en/{CHAPTERS[0]}"
-    (docs / page).parent.mkdir(parents=True)
-    (docs / f"{page}.md").write_text("---\norphan: true\n---\n# A chapter\n", encoding="utf-8")
-    done = build(docs, site, "en")
-    assert done.returncode == 0, done.stderr
-    linked = _Links(site / f"{page}.html").links
-    assert {f"{CHAPTERS[0]}.ipynb", wheel_name()} <= set(linked)
-    assert (site / page).parent.joinpath(wheel_name()).is_file()
-    assert not any("colab" in link for link in linked)  # it has no address yet
-    with (docs / "conf.py").open("a", encoding="utf-8") as conf:
-        conf.write('\naddresses = lambda: {"Colab": "https://colab.example/github/OWNER/jumok"}\n')
-    assert build(docs, tmp_path / "other", "en").returncode == 0
-    linked = _Links(tmp_path / "other" / f"{page}.html").links
-    assert f"https://colab.example/github/OWNER/jumok/{page}.ipynb" in linked
+    page = little[0] / f"{CHAPTER}.html"
+    colab = f"https://colab.example/github/OWNER/jumok/{CHAPTER}.ipynb"
+    assert {f"{CHAPTERS[0]}.ipynb", wheel_name(), colab} <= set(_Links(page).links)
+    assert page.with_name(wheel_name()).is_file()
 
 
-def test_links_to_the_other_language_and_to_files_outside_the_folder(tmp_path: Path) -> None:
-    """On GitHub these links work. Sphinx alone rejects both: it knows the pages of one build only."""
-    (tmp_path / "NOTES.md").write_text("# Notes\n", encoding="utf-8")
-    docs = small(tmp_path / "docs", index="# Start\n\n[한국어](ko/index.md#다음) [notes](../NOTES.md)\n")
-    (docs / "ko").mkdir()
-    (docs / "ko" / "index.md").write_text("# 시작\n\n## 다음\n\n[English](../index.md)\n", encoding="utf-8")
-    for language in ("en", "ko"):
-        done = build(docs, tmp_path / "out", language)
-        assert done.returncode == 0, done.stderr
-    english, korean = (_Links(tmp_path / "out" / name).links for name in ("index.html", "ko/index.html"))
-    assert "ko/index.html#다음" in english
-    assert any(link.startswith("_downloads/") and link.endswith("/NOTES.md") for link in english)
-    assert "../index.html" in korean
+def test_a_question_unfolds_its_answer(little: tuple[Path, subprocess.CompletedProcess[str]]) -> None:
+    """The answer is Markdown like the rest of a page, inside an element that every browser unfolds."""
+    [block] = re.findall(r"<details>.*?</details>", (little[0] / "index.html").read_text(encoding="utf-8"), re.DOTALL)
+    assert "<summary>1. Why?</summary>" in block
+    assert re.search(r"<p>Because of <code[^>]*><span[^>]*>dim</span></code>, <em>always</em>\.</p>", block)
+    assert "The end." not in block
 
 
 SEARCH = """async words => {
@@ -181,19 +183,6 @@ SEARCH = """async words => {
     const found = (await pagefind.search(words)).results;
     return (await Promise.all(found.map(result => result.data()))).map(data => data.url);
 }"""
-
-
-def test_a_question_unfolds_its_answer(tmp_path: Path) -> None:
-    """The answer is Markdown like the rest of a page, inside an element that every browser unfolds."""
-    docs, site = tmp_path / "docs", tmp_path / "site"
-    question = "<details>\n<summary>1. Why?</summary>\n\nBecause of `dim`, *always*.\n\n</details>"
-    small(docs, index=f"# Start\n\n## Questions\n\n{question}\n\nThe end.\n")
-    done = build(docs, site, "en")
-    assert done.returncode == 0, done.stderr
-    [block] = re.findall(r"<details>.*?</details>", (site / "index.html").read_text(encoding="utf-8"), re.DOTALL)
-    assert "<summary>1. Why?</summary>" in block
-    assert re.search(r"<p>Because of <code[^>]*><span[^>]*>dim</span></code>, <em>always</em>\.</p>", block)
-    assert "The end." not in block
 
 
 @pytest.fixture(scope="module")

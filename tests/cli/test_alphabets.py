@@ -48,16 +48,6 @@ def test_from_the_file_to_the_page(jumok: Jumok, tmp_path: Path, name: str) -> N
     assert end.json["chars"] == len(nfc(text))
 
 
-@pytest.mark.parametrize("kind", ["char", "jamo", "bpe"])
-def test_middle_korean_comes_back_as_it_was(kind: str) -> None:
-    """With its tone marks, which stand behind what NFC has composed."""
-    tokenizer = train_tokenizer([PREFACE], kind=kind, **({"vocab_size": 400} if kind == "bpe" else {}))
-    ids = tokenizer.encode(PREFACE)
-    assert tokenizer.decode(ids) == nfc(PREFACE) == PREFACE
-    stream = tokenizer.stream()
-    assert "".join(stream.push(one) for one in ids.tolist()) + stream.flush() == PREFACE
-
-
 def test_an_example_where_no_blanks_are_written() -> None:
     """After a training on Japanese, `jumok generate RUN ...` was the advice, with the three points: the first two words
     were two paragraphs, too long for a command."""

@@ -31,10 +31,3 @@ def test_figures_as_a_table(jumok: Jumok) -> None:
     assert end.err == ""
     names = [line.split()[0] for line in end.out.splitlines() if line.strip()]
     assert names[-2:] == ["train_tokens_per_second", "generate_tokens_per_second"]
-
-
-@pytest.mark.slow
-def test_an_unknown_size(jumok: Jumok) -> None:
-    end = jumok("bench", "--size", "nanoo")
-    assert end.code == 2
-    assert "nano" in end.err

@@ -64,15 +64,9 @@ def text(tmp_path: Path, tales: str) -> Path:
 KOREAN = "바람이 불고 비가 왔다. 아이는 우산을 쓰고 길을 걸었다. "
 
 BAD_TEXTS: dict[str, tuple[bytes | None, str]] = {
-    "empty.txt": (b"", r"empty\.txt is empty"),
-    "blank.txt": (b" \n\n ", r"blank\.txt contains only white space"),
     "short.txt": ("짧은 글.".encode(), r"tokens to train on, and context_length=16 needs at least 17"),
-    "binary.txt": (b"\x7fELF\x02\x01\x01\x00" * 50, r"binary\.txt looks binary"),
-    "broken.txt": ((KOREAN * 20).encode() + b"\xff\xfe\xff" + (KOREAN * 20).encode(), r"byte offset 1,540"),
-    "broken949.txt": ((KOREAN * 20).encode("cp949") + b"\xff" + (KOREAN * 5).encode("cp949"), r"byte offset 1,100"),
     "klue.json": (b'[{"title": "\\ud55c\\uad6d"}]', r"no column 'text'; the columns are 'title'; .*--column NAME"),
     "page.txt": (b"<!DOCTYPE html><body>" + KOREAN.encode() * 50 + b"</body></html>", r"page\.txt is an HTML page"),
-    "notes.txt": (b'{"cells": [], "nbformat": 4}', r"is a Jupyter notebook.*nbconvert --to markdown notes\.txt"),
     "tales.tx": (None, r"tales\.tx does not exist.*did you mean.*tales\.txt"),
 }  # fmt: skip
 
@@ -102,13 +96,6 @@ def test_an_error_is_json_too(jumok: Jumok) -> None:
 # --- folders that are in the way ---
 
 
-def test_out_is_a_file(jumok: Jumok, text: Path) -> None:
-    end = jumok("train", text, "--out", text, *FLAGS)
-    assert end.code == 1
-    assert "is a file; give a folder for the run" in end.err
-    assert text.stat().st_size > 1000
-
-
 def test_out_is_a_foreign_folder(jumok: Jumok, text: Path, tmp_path: Path) -> None:
     end = jumok("train", text, "--out", tmp_path, *FLAGS)
     assert end.code == 1
@@ -134,18 +121,9 @@ def test_a_damaged_run(jumok: Jumok, text: Path, model: Path, arguments: list[st
     assert name in end.err
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        "generate MODEL 가", "predict MODEL 가", "evaluate MODEL tales.txt", "view MODEL 가",
-        "convert MODEL out --to gguf", "convert MODEL out --to jumok", "share MODEL", "serve MODEL", "doctor MODEL",
-        "train tales.txt --init MODEL --steps 2 --out run", "train --resume --out MODEL",
-    ],
-)  # fmt: skip
-@pytest.mark.parametrize("language", ["ko", "en"])
-def test_a_name_of_the_hub(jumok: Jumok, text: Path, arguments: str, language: str, monkeypatch: Any) -> None:
+@pytest.mark.parametrize("arguments", ["generate MODEL 가", "serve MODEL", "train --resume --out MODEL"])
+def test_a_name_of_the_hub(jumok: Jumok, arguments: str) -> None:
     """`jumok generate skt/kogpt2-base-v2` said only that there is no such run folder."""
-    monkeypatch.setenv("JUMOK_LANG", language)
     end = jumok(*arguments.replace("MODEL", "skt/kogpt2-base-v2").split())
     assert end.code == 1
     assert "`hf download skt/kogpt2-base-v2 --local-dir kogpt2-base-v2`" in end.err
@@ -165,24 +143,14 @@ WRONG_USE: list[tuple[list[str], str]] = [
     (["--steps", "-5"], "steps=-5 is out of range: it must be between 1 and 1,000,000,000"),
     (["--steps", "10", "--minutes", "5"], "steps=10 and minutes=5 were both given"),
     (["--steps", "ten"], "'ten' is not a valid integer"),
-    (["--minutes", "nan"], "minutes=nan is out of range"),
-    (["--minutes", "inf"], "minutes=inf is out of range"),
     (["--size", "mikro"], "size='mikro' is not known; choose from nano, micro, mini, small, gpt2, nanokogpt. Did you"),
-    (["--tokenizer", "jam"], "jamo"),
-    (["--family", "modren"], "modern"),
     (["--device", "cdua"], "device='cdua' is not known; choose from auto, cpu, cuda, mps. Did you mean 'cuda'?"),
     (["--device", "cpu:9"], "device='cpu:9' is not available here"),
-    (["--device", "cpu:x"], "device='cpu:x' is not available here"),
     (["--lerning-rate", "0.1"], "--learning-rate"),
-    (["--val", "0.95"], "val=0.95 is out of range"),
     (["--seed", "-1"], "seed=-1 is out of range"),
-    (["--vocab-size", "300"], "vocab_size"),
     (["--resume"], "--resume needs --out RUN"),
-    (["--task", "classfy"], "classify"),
     (["--task", "mlm", "--text", "document"], "--text applies to --task classify, but the task is mlm; leave it out."),
-    (["--task", "classify", "--column", "document"], "its columns are named with --text and --label; leave it out."),
     (["--mask-rate", "0.2"], "--mask-rate applies to --task mlm, but the task is lm; leave it out."),
-    (["--task", "mlm", "--size", "nanokogpt"], "size='nanokogpt' is for a GPT: it sets head_dim,"),
     (["--schedule", "invsqrt", "--warmup", "0"], "schedule='invsqrt' with warmup=0"),
     (["--config", "nowhere.toml"], "cannot read --config nowhere.toml: No such file or directory"),
 ]
@@ -211,23 +179,10 @@ WRONG_TOML: list[tuple[str, str]] = [
     ("n_layers = 3", "unknown setting 'n_layers'. Did you mean 'n_layer'?"),
     ("n_layer = ", "is not TOML"),
     ("n_layer = 'three'", "n_layer='three' is of type str; it must be of type int."),
-    ("n_layer = 2.5", "n_layer=2.5 is of type float"),
     ("steps = 5\nminutes = 1.0", "both given"),
-    ("tokenizer = 5", "tokenizer=5 is of type int; it must be of type str."),
-    ("size = 5", "size=5 is of type int"),
-    (
-        "task = 'classfy'",
-        "task='classfy' is not known; choose from lm, mlm, classify, seq2seq. Did you mean 'classify'?",
-    ),
     ("model = 'brt'", "model='brt' is not known; choose from gpt, bert, encoder_decoder. Did you mean 'bert'?"),
-    ("model = 'rung'", "model='rung' is not known"),
-    ("encoding = 949", "encoding=949 is of type int"),
     ("column = true", "column=True is of type bool"),
-    ("val = [1]", "val=[1] is of type list"),
-    ("vocab_size = '8k'", "vocab_size='8k' is of type str"),
-    ("min_count = 1.5", "min_count=1.5 is of type float"),
     ("out = 'elsewhere'", "unknown setting 'out'"),
-    ("[shape]\nn_layer = 3", "unknown setting 'shape'"),
     pytest.param("steps = " + "[" * 10_000, "is not TOML", id="deep"),  # RecursionError of tomllib
     pytest.param("steps = 9\nminutes = " + "9" * 400, "is out of range", id="minutes"),  # OverflowError
     pytest.param("steps = " + "9" * 5_000, "is not TOML", id="digits"),  # a plain ValueError of int
@@ -258,18 +213,11 @@ def test_a_run_toml(jumok: Jumok, text: Path) -> None:
 
 WRONG_GENERATE: list[tuple[list[str], str]] = [
     (["--temperature", "-1"], "temperature=-1.0 is out of range"),
-    (["--temperature", "hot"], "'hot' is not a valid float"),
     (["--top-p", "2"], "top_p=2.0 is out of range"),
-    (["--top-p", "0"], "top_p=0.0 is out of range"),
-    (["--top-k", "-3"], "top_k=-3 is out of range"),
-    (["--min-p", "1.5"], "min_p=1.5 is out of range"),
-    (["--repetition-penalty", "0"], "repetition_penalty=0.0 is out of range"),
     (["--tokens", "0"], "tokens=0 is out of range"),
-    (["--samples", "0"], "samples=0 is out of range"),
     (["--seed", "-1"], "seed=-1 is out of range"),
     (["--stop", ""], "stop holds an empty string"),
     (["--promt", "글"], "--prompt"),
-    (["--device", "gpu"], "device='gpu' is not known"),
 ]
 
 
@@ -293,14 +241,6 @@ def test_an_unknown_verb(jumok: Jumok) -> None:
     assert end.code == 2
     assert "No such command 'trian'" in end.err
     assert "train" in end.err.replace("trian", "")
-
-
-def test_evaluating_an_empty_file(jumok: Jumok, model: Path) -> None:
-    Path("empty.txt").touch()
-    end = jumok("evaluate", model, "empty.txt", "--json")
-    assert end.code == 1
-    assert "empty.txt is empty" in end.err
-    assert "empty.txt is empty" in end.json["error"]
 
 
 # --- train ---
@@ -608,11 +548,7 @@ def test_names_that_are_not_utf_8(jumok: Jumok, text: Path) -> None:
     ("command", "code", "said"),
     [
         ("train - <&-", 1, "<stdin> is empty"),
-        ("view RUN - <&-", 1, "<stdin> is empty"),
         ("generate RUN --tokens 2 >&-", 0, ""),
-        ("learn 3 >&-", 0, ""),
-        ("corpus write stories --chars 100 >&-", 0, ""),
-        ("corpus list --json >/dev/full", 1, "No space left on device"),
         ("learn 3 >/dev/full", 1, "No space left on device"),
         ("corpus write stories --chars 100 >/dev/full", 1, "No space left on device"),
     ],
@@ -635,14 +571,7 @@ def test_streams_that_are_closed_or_full(model: Path, command: str, code: int, s
 INTERRUPTED_AT = {
     "train tales.txt --out run": "jumok.training.trainer.Trainer.start",
     "generate RUN": "jumok.inference.generate.generate",
-    "evaluate RUN tales.txt": "jumok.evaluation.language_model.evaluate_text",
-    "predict RUN 글": "jumok.inference.classify.predict_whole",
-    "view RUN 글": "jumok.view.trace.trace",
-    "convert RUN hf --to hf": "jumok.interop.huggingface.to_hf",
-    "share RUN": "jumok.view.model_page.packed_parameters",
-    "corpus list": "jumok.corpora.catalogue.entries",
     "corpus get novels": "jumok.corpora.catalogue.get",
-    "bench": "jumok.device.measure_machine",
     "serve RUN": "jumok.serve.server.serve",
     "learn 3 --notebook 3.ipynb": "jumok.course.pages.notebook.write_notebook",
     "learn ladder tales.txt": "jumok.course.ladder.run.Ladder.run",
@@ -761,11 +690,9 @@ def test_learn_reads_a_chapter(jumok: Jumok) -> None:
 @pytest.mark.parametrize(
     ("settings", "language"),
     [
-        ({}, "en"),
         ({"LANG": "ko_KR.UTF-8"}, "ko"),
         ({"LANG": "kok_IN"}, "en"),
         ({"LANG": "ko_KR.UTF-8", "LC_ALL": "en_US.UTF-8"}, "en"),
-        ({"LANG": "ko_KR.UTF-8", "LC_ALL": ""}, "ko"),
         ({"LANG": "en_US.UTF-8", "LC_MESSAGES": "ko_KR"}, "ko"),
     ],
     ids=str,
@@ -785,19 +712,13 @@ def test_learn_speaks_the_language_of_the_system(
 WRONG_LEARN: list[tuple[list[str], str]] = [
     (["causal-maks"], "there is no chapter 'causal-maks'"),
     (["causal-maks"], "Did you mean 'causal-mask'?"),
-    (["lader"], "Did you mean 'ladder'?"),
-    (["00x"], "there is no chapter"),
     (["99"], "there is no chapter 99; there are chapters 0 to 18"),
     (["tales.txt"], "To train on that text: jumok learn ladder tales.txt"),
     (["4", "tales.txt"], "a chapter takes no text (given: tales.txt). To train on it: jumok learn ladder tales.txt"),
     (["4", "--lang", "fr"], "'fr' is not one of 'ko', 'en'"),
-    (["4", "--lang", "KO_kr"], "is not one of 'ko', 'en'"),
     (["4", "--seed", "1"], "No such option"),
-    (["4", "--steps-per-rung", "5"], "No such option"),
-    (["--minutes-per-rung", "5"], "No such option"),
     (["--lang", "ko", "ladder"], "write options after the command: jumok learn ladder --lang ko"),
     (["--notebook", "a.ipynb"], "name a chapter: jumok learn 3 --notebook 3.ipynb"),
-    (["ladder", "tales.txt", "--notebook", "a.ipynb"], "No such option"),
     (["ladder", "--minutes-per-rung", "1", "--steps-per-rung", "5"], "were both given; give one"),
 ]
 
@@ -861,23 +782,16 @@ def in_terminal(*arguments: str, columns: int, lines: int, keys: bytes = b"", **
     return seen.decode().replace("\r\n", "\n")
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("language", "pager", "locale"),
-    [
-        ("ko", None, "ko_XX.UTF-8"),
-        ("ko", "cat", "ko_XX.UTF-8"),
-    ],
-)
-def test_what_a_learner_sees_is_clean(language: str, pager: str | None, locale: str, monkeypatch: Any) -> None:
+@pytest.mark.parametrize("pager", ["", "cat"])
+def test_what_a_learner_sees_is_clean(pager: str, monkeypatch: Any) -> None:
     """`jumok learn 3` showed raw escape codes in less, and Hangul as <EC> under a locale that is not installed."""
-    if pager != "cat" and not shutil.which("less"):
+    if not pager and not shutil.which("less"):
         pytest.skip("the pager less is not installed here")
     for name in ("PAGER", "LESS", "LESSCHARSET", "LC_CTYPE", "JUMOK_LANG"):
         monkeypatch.delenv(name, raising=False)
-    environment = {"LC_ALL": locale, "LANG": locale, **({"PAGER": pager} if pager else {})}
-    seen = in_terminal("learn", "3", "--lang", language, columns=80, lines=24, keys=b"q", **environment)
-    assert ("쿼리" if language == "ko" else "Queries") in seen
+    environment = {"LC_ALL": "ko_XX.UTF-8", "LANG": "ko_XX.UTF-8", **({"PAGER": pager} if pager else {})}
+    seen = in_terminal("learn", "3", "--lang", "ko", columns=80, lines=24, keys=b"q", **environment)
+    assert "쿼리" in seen
     assert "ESC" not in seen
     assert not re.search(r"<[0-9A-F]{2}>", seen)
     assert "\x1b[1m" in seen
@@ -946,9 +860,7 @@ def test_train_stops_at_a_figure_and_tells_the_time_of_the_whole_process(jumok: 
     ("others", "processors", "given", "policy"),
     [
         (1, 2, {}, "PASSIVE"),
-        (0, 2, {}, None),
         (1, 64, {}, None),
-        (8, 64, {}, "PASSIVE"),
         (1, 2, {"GOMP_SPINCOUNT": "1000"}, None),
         (1, 2, {"OMP_WAIT_POLICY": "ACTIVE"}, "ACTIVE"),
     ],
@@ -986,7 +898,6 @@ def test_a_program_that_trains_lets_them_sleep_too() -> None:
         MemoryError(),
         ImportError("libtorch_cpu.so: failed to map segment from shared object"),
         RuntimeError("[enforce fail at alloc_cpu.cpp] DefaultCPUAllocator: can't allocate memory"),
-        RuntimeError("can't start new thread"),
     ],
 )
 def test_too_little_memory_is_told(jumok: Jumok, monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:

@@ -107,13 +107,10 @@ def test_names_that_are_alike() -> None:
         (["run", "missing", "글.txt"], 1, "missing does not exist; give the folders of models first"),
         (["missing", "run", "글.txt"], 1, "there is no run folder missing"),
         (["run", "./run", "글.txt"], 2, "run was given twice; give each model once"),
-        (["run", "other"], 2, "every argument is the folder of a model"),
         (["run", "글.txt", "other"], 1, "Give the folders of all models first"),
         (["run", "bert", "글.txt"], 2, "run is a model for the task lm, and bert one for the task mlm"),
         (["run", "other", "글.txt", "--picture", "a.gif"], 2, "a picture ends in .png"),
-        (["run", "other", "글.txt", "--beam", "2"], 2, "--beam does not apply"),
         (["run", "no-tokenizer", "글.txt"], 1, "put its tokenizer.json into the folder"),
-        (["run", "other", "empty.txt"], 1, "empty.txt is empty"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )

@@ -113,13 +113,8 @@ def test_what_takes_long_is_named(screen: Screen) -> None:
 @pytest.mark.slow
 def test_a_run_tells_what_it_does(start: Start, tmp_path: Path, story_text: Text) -> None:
     told: list[str] = []
-    trainer = Trainer.start(
-        tmp_path / "run",
-        story_text,
-        **{**TINY, "sample_tokens": 0, "attention": "auto"},
-        device="cpu",
-        report=told.append,
-    )
+    settings = {**TINY, "sample_tokens": 0, "attention": "auto"}
+    trainer = Trainer.start(tmp_path / "run", story_text, **settings, device="cpu", report=told.append)
     assert [text.split()[0] for text in told] == ["making", "turning", "measuring"]
     del told[:]
     list(trainer.run())
@@ -169,24 +164,15 @@ def test_the_summary_tells_what_was_read(start: Start, tmp_path: Path, capsys: p
 
 
 @pytest.mark.parametrize(
-    ("read", "validation", "more_context", "sentence"),
-    [
-        (500, 200, False, "500 of 9,000 held-out rows; validations 200"),
-        (9_000, 9_000, False, "all 9,000 held-out rows"),
-        (9_000, 0, False, "all 9,000 held-out rows"),
-    ],
+    ("read", "validation", "sentence"),
+    [(500, 200, "500 of 9,000 held-out rows; validations 200"), (9_000, 9_000, "all 9,000 held-out rows")],
 )
 def test_what_was_read_of_a_table(
-    read: int,
-    validation: int,
-    more_context: bool,
-    sentence: str,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
+    read: int, validation: int, sentence: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     finish = Finish(
         step=9, reason="done", figures={"loss": 1.0, "rows": read}, headline="accuracy 0.9", seconds=1.0, unit="rows",
-        held_out=9_000, validation_read=validation, more_context=more_context,
+        held_out=9_000, validation_read=validation, more_context=False,
     )  # fmt: skip
     with TrainingView(tmp_path) as view:
         view.show(finish)
