@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from jumok.errors import JumokError
-from jumok.training.compiled_code import keep_code_private
+from jumok.training.compilation import keep_code_private
 
 ROOT = Path(__file__).resolve().parents[1]
 

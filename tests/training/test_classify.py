@@ -35,9 +35,9 @@ from jumok.runs.events import Eval, Finish, Notice, Sample, Step
 from jumok.runs.folder import RunFolder
 from jumok.text import Table, from_rows, from_string, read_table
 from jumok.tokenizers import train_tokenizer
-from jumok.training.objective import mean_loss
 from jumok.training.tasks.classify import Classification, next_token_losses, thinned
 from jumok.training.tasks.labelled import in_order
+from jumok.training.tasks.task import mean_loss
 from jumok.training.trainer import Trainer
 from jumok.view.training_pictures import draw_confusion
 

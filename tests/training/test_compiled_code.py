@@ -13,8 +13,8 @@ import pytest
 import torch
 
 from jumok.config import GPTConfig, TrainConfig
-from jumok.training import compiled_code
-from jumok.training.compiled_code import CACHED_SHARE, SMALL_FILES, UNKNOWN, CompileTimes, keep_code_private
+from jumok.training import compilation
+from jumok.training.compilation import CACHED_SHARE, SMALL_FILES, UNKNOWN, CompileTimes, keep_code_private
 
 SHAPE = GPTConfig(vocab_size=31, n_layer=1, n_head=2, n_embd=16, context_length=16)
 CONFIG = TrainConfig(steps=1, precision="float32", attention="chunked", compile="on")
@@ -103,11 +103,11 @@ def test_the_first_time_is_estimated_by_a_small_file(
         now[0] += 0.2
         return run(*given, **how)
 
-    monkeypatch.setattr(compiled_code, "TRIED", limit)
-    monkeypatch.setattr(compiled_code, "cpp_compiler", lambda: str(script))
-    monkeypatch.setattr(compiled_code, "processors", lambda: 2)
+    monkeypatch.setattr(compilation, "TRIED", limit)
+    monkeypatch.setattr(compilation, "cpp_compiler", lambda: str(script))
+    monkeypatch.setattr(compilation, "processors", lambda: 2)
     monkeypatch.setattr(torch, "get_num_threads", lambda: 4)
     monkeypatch.setattr(subprocess, "run", timed)
-    monkeypatch.setattr(compiled_code.time, "perf_counter", lambda: now[0])
+    monkeypatch.setattr(compilation.time, "perf_counter", lambda: now[0])
     assert times().expected(SHAPE, CONFIG) == pytest.approx(seconds)
     assert CompileTimes(torch.device("meta")).expected(SHAPE, CONFIG) == UNKNOWN

@@ -19,7 +19,7 @@ from jumok.models import Model
 from jumok.models.losses import IGNORED
 from jumok.runs.events import Step
 from jumok.text import Table, Text, from_rows
-from jumok.training.objective import mean_loss
+from jumok.training.tasks.task import mean_loss
 from jumok.training.trainer import Trainer
 
 WIDE = {"context_length": 48, "batch_size": 4, "dropout": 0.0, "attention_dropout": 0.0}

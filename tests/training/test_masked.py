@@ -37,8 +37,8 @@ from jumok.runs.events import Event, Finish, Notice, Sample, Step
 from jumok.runs.folder import RunFolder
 from jumok.text import Text
 from jumok.tokenizers import Ids, Tokenizer, train_tokenizer
-from jumok.training.objective import mean_loss
 from jumok.training.tasks.masked import MaskedLanguageModelling
+from jumok.training.tasks.task import mean_loss
 from jumok.training.trainer import Trainer
 from tokenizers import Tokenizer as HFTokenizer
 from tokenizers import models, pre_tokenizers

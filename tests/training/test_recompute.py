@@ -20,10 +20,10 @@ from jumok.config import GPTConfig, TrainConfig, count_kept
 from jumok.errors import ConfigError, TrainingError
 from jumok.models import build
 from jumok.runs.events import Step
+from jumok.training import compilation
 from jumok.training import policy as plan
-from jumok.training import recompute
-from jumok.training.memory import memory_errors
-from jumok.training.recompute import recompute_blocks
+from jumok.training.compilation import recompute_blocks
+from jumok.training.policy import memory_errors
 from jumok.training.trainer import Trainer
 
 Start = Callable[..., Trainer]
@@ -97,7 +97,7 @@ def test_less_is_kept() -> None:
 
 def test_only_where_gradients_are_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
     calls = []
-    monkeypatch.setattr(recompute, "checkpoint", lambda forward, *inputs, **_: calls.append(forward) or inputs[0])
+    monkeypatch.setattr(compilation, "checkpoint", lambda forward, *inputs, **_: calls.append(forward) or inputs[0])
     model = build(SHAPE)
     recompute_blocks(model)
     with torch.no_grad():

@@ -27,8 +27,8 @@ from jumok.runs.events import Eval, Notice, Sample, Step
 from jumok.runs.folder import RunFolder
 from jumok.text import Table, from_rows, from_string
 from jumok.tokenizers import train_tokenizer
-from jumok.training.objective import mean_loss
 from jumok.training.tasks.seq2seq import SPECIAL_TOKENS, Seq2Seq
+from jumok.training.tasks.task import mean_loss
 from jumok.training.trainer import Trainer
 
 pytestmark = pytest.mark.slow

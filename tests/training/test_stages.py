@@ -201,7 +201,7 @@ def test_minutes_count_from_the_beginning_of_the_stage(run: Path) -> None:
     numbers = json.loads((state / "numbers.json").read_text())
     trainer = resume(run, minutes=0.05)
     assert trainer.clock.planned_tokens > 0
-    trainer.training_run.began -= 1000.0  # as if the first stage had taken so long
+    trainer.clock._began -= 1000.0  # as if the first stage had taken so long
     trainer.clock.stage_began += 1000.0
     events = list(trainer.run())
     assert len(only(events, Step)) >= 1

@@ -25,10 +25,10 @@ from jumok.models import build
 from jumok.nn.attention import Implementation, ScaledDotProductAttention, train_attention_by
 from jumok.nn.blocks import Block
 from jumok.training.adapters import Adapters
-from jumok.training.objective import Objective, mean_loss
+from jumok.training.compilation import recompute_blocks
 from jumok.training.optim import make_optimizers
-from jumok.training.recompute import recompute_blocks
 from jumok.training.tasks import Task
+from jumok.training.tasks.task import Objective, mean_loss
 
 MEASURED_TOKENS = 1024  # in the batch that is timed on a CPU
 MEASURING = 2.0  # seconds after which no new round of passes begins

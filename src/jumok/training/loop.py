@@ -21,14 +21,13 @@ from jumok.runs.events import Event, Finish, Notice, Stage, Step, Verdict
 from jumok.training.alarms import Alarms
 from jumok.training.checkpoint import Saving
 from jumok.training.clock import Clock
-from jumok.training.compilation import Compilation
-from jumok.training.compiled_code import CompileTimes
-from jumok.training.objective import mean_losses
+from jumok.training.compilation import Compilation, CompileTimes
 from jumok.training.optim import clip_gradients, set_rate
 from jumok.training.parallel import without_sums
 from jumok.training.policy import MOST_COMPILING
 from jumok.training.run import TrainingRun
 from jumok.training.stopping import Stopping
+from jumok.training.tasks.task import mean_losses
 from jumok.training.validation import Validation
 from jumok.training.verdict import TrainingLosses, pronounce
 
@@ -45,7 +44,7 @@ class Loop:
         parts = (clock, self.validation, self.stopping, self.alarms)
         for part in parts:
             part.load_state_dict(run.numbers)
-        self.checkpoint, self.compilation = Saving(run, clock, parts), Compilation(run)
+        self.checkpoint, self.compilation = Saving(run, clock, parts), Compilation(run.trained, run.task)
         self.losses = TrainingLosses(run, clock.step)
         self.stop = False
         self._updating = False  # parameters or moments are neither those before a step nor those after it
@@ -83,7 +82,7 @@ class Loop:
             self.losses.add(step.loss)
             yield step
             yield from clock.watch(seconds)
-            if error := self.stopping.steps_error():
+            if error := self.stopping.error_after(step):
                 self.checkpoint.save()
                 yield self._verdict({}, "failed")
                 raise error
@@ -133,7 +132,6 @@ class Loop:
                 optimizer.step()
             self._updating = False
         run.trained.zero_grad()
-        self.stopping.count(finite=finite)
         clock.advance(began, tokens=self.task.tokens_per_batch * cost)
         loss, *others = losses
         return Step(
@@ -256,10 +254,14 @@ class Loop:
         if self.group.broadcast(self._too_short_to_compile()):
             yield Notice(step=self.clock.step, text=tr("What is left of the run is too short to compile."))
             return
-        with own_random(self.run.device):
+        run, began = self.run, time.perf_counter()
+        run.report(tr("compiling, which can take a minute"))
+        with own_random(run.device):
             failure = self.compilation.start(self._try_a_pass)
         if failure:
             yield Notice(step=self.clock.step, text=failure)
+        elif self.group.rank == 0:
+            CompileTimes(run.device).keep(run.model.config, run.config, time.perf_counter() - began)
 
     def _try_a_pass(self) -> None:
         """Compute a forward and a backward pass, without an update."""

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -17,12 +18,12 @@ import torch
 from jumok.config import ModelConfig, Precision, TrainConfig, count_kept, count_parameters
 from jumok.config.features import kind_of
 from jumok.device import has_compiler, multiplies_bfloat16, processor_name
-from jumok.errors import ConfigError
-from jumok.memory import free_memory, require_memory
+from jumok.errors import ConfigError, TrainingError
+from jumok.memory import free_memory, is_out_of_memory, require_memory
 from jumok.messages import message, tr
 from jumok.models import require_memory_for_model
 from jumok.training.autotune import Cost, measure, open_precisions
-from jumok.training.compiled_code import CompileTimes
+from jumok.training.compilation import CompileTimes
 from jumok.training.tasks import Task
 
 # How many times as fast passes are if they are compiled, about: 1.2 to 1.5 and 1.03 to 1.2 (bench/LOG.md). In float32
@@ -239,6 +240,25 @@ def _require_step_room(needed: float, free: int | None, task: Task[Any], config:
         else tr("a training step over {tokens} tokens without {--recompute}", tokens=tokens)
     )
     require_memory(int(needed), what, free=free)
+
+
+@contextmanager
+def memory_errors(shape: ModelConfig, config: TrainConfig) -> Iterator[None]:
+    """Convert an error of too little memory inside the block to a TrainingError with a remedy."""
+    try:
+        yield
+    except (RuntimeError, MemoryError) as error:
+        if not is_out_of_memory(error):
+            raise
+        raise TrainingError(
+            "the device has too little memory for batch_size={batch_size} at "
+            "context_length={context_length}. Start a new run with {recompute}a smaller {--batch-size} (and a "
+            "larger {--accumulate} to keep the product), a shorter {--context-length} or a smaller "
+            "{--size}.",
+            batch_size=config.batch_size,
+            context_length=shape.context_length,
+            recompute="" if config.recompute else tr("{--recompute}, "),
+        ) from error
 
 
 # --- decisions --------------------------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 
 from jumok.errors import JumokError, TrainingError
 from jumok.messages import tr
-from jumok.runs.events import Event, Notice
+from jumok.runs.events import Event, Notice, Step
 from jumok.training.clock import Clock
 from jumok.training.run import Stateful, TrainingRun
 from jumok.training.validation import Validation
@@ -91,12 +91,9 @@ class Stopping(Stateful):
                 return part, False
         return task.final(self._run.model, tokens), True
 
-    def count(self, *, finite: bool) -> None:
-        """Count a step by whether its loss was finite."""
-        self.failures = 0 if finite else self.failures + 1
-
-    def steps_error(self) -> TrainingError | None:
-        """Return the error of a run after three steps in a row without a finite loss; None before."""
+    def error_after(self, step: Step) -> TrainingError | None:
+        """Return the error of a run whose last three steps had no finite loss; None if one of them had."""
+        self.failures = self.failures + 1 if step.skipped else 0
         if self.failures < FAILURES:
             return None
         facts = {

@@ -17,13 +17,12 @@ from jumok.models import Model
 from jumok.runs.events import Event, Notice
 from jumok.text import Table, Text
 from jumok.tokenizers import Tokenizer
-from jumok.training.joining import join, share
 from jumok.training.loop import Loop
-from jumok.training.memory import memory_errors
 from jumok.training.parallel import ProcessGroup
+from jumok.training.policy import memory_errors
 from jumok.training.resume import resume
 from jumok.training.run import TrainingRun
-from jumok.training.start import Source, Start
+from jumok.training.start import Source, Start, join, share, silent
 from jumok.training.subscribers.event_log import Ending, EventLog
 from jumok.training.subscribers.pictures import Pictures
 
@@ -129,7 +128,7 @@ class Trainer:
             init=init,
             device=choose_device(device),
             began=time.monotonic() if began is None else began,
-            report=report or _silent,
+            report=report or silent,
             group=group,
             verify=verify,
             make_model=make_model,
@@ -170,7 +169,7 @@ class Trainer:
         if group.rank:
             return cls.join(group, device)
         run, files = resume(
-            Path(out), text, settings, size, val_text, choose_device(device), began, report or _silent, group
+            Path(out), text, settings, size, val_text, choose_device(device), began, report or silent, group
         )
         return cls._shared(run, files)
 
@@ -264,7 +263,3 @@ class Trainer:
             raise RunError(
                 "this Trainer has ended its run in {path}; go on with Trainer.resume.", path=self.folder.path
             )
-
-
-def _silent(text: str) -> None:
-    pass

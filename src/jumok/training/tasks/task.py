@@ -1,13 +1,14 @@
-"""The interface between the trainer and a task, the figures by which a task is judged, and tasks on tables."""
+"""The interface between the trainer and a task: its batches, its loss, and the figures by which it is judged."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
-from torch import Tensor
+import torch
+from torch import Tensor, nn
 
 from jumok.config import TaskConfig, TrainConfig
 from jumok.data.batches import LengthBatches
@@ -25,6 +26,8 @@ FEWEST_TOKENS = 5_000  # that a validation reads, whatever was planned
 BPE_VOCABULARY = 4_000  # ids, half of what a language model has: a table has too few examples of a rare piece
 
 M = TypeVar("M", bound=Model)
+Sums = tuple[Tensor, ...]
+Counts = tuple[int, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -215,7 +218,7 @@ class Task(ABC, Generic[M]):
     def cost(self, batch: tuple[Tensor, ...]) -> float:
         """Return the cost of a pass over a batch; an average batch of the run costs 1."""
 
-    # Each loss is a sum and a count; see `jumok.training.objective`. The counts need no model, so that all those of a
+    # Each loss is a sum and a count; see `Objective`. The counts need no model, so that all those of a
     # step are known before its first pass.
 
     @abstractmethod
@@ -275,6 +278,44 @@ class Task(ABC, Generic[M]):
 
     def draw(self, model: M, folder: RunFolder) -> None:
         """Draw pictures of the finished model, besides the learning curve."""
+
+
+class Objective(nn.Module):
+    """A model with its head and its loss as one module, so that wrappers and hooks see a whole pass of training.
+
+    A loss is a sum and a count, because the mean over the batches of a step is not the mean of their means. A task may
+    have several losses, each with a count of its own.
+    """
+
+    def __init__(self, task: Task[Any], model: Model) -> None:
+        super().__init__()
+        self.model = model
+        self._task = task
+
+    def forward(self, *batch: Tensor) -> tuple[Sums, Counts]:
+        """The sums of the losses over a batch, scalars in nats, and the numbers of tokens or texts in them.
+
+        Args:
+            batch: on the CPU, where counting does not wait for the device of the model, to which it is copied.
+        """
+        counts = self._task.counts(batch)
+        device = self.model.token_embedding.weight.device
+        return self._task.loss_sums(self.model, tuple(each.to(device, non_blocking=True) for each in batch)), counts
+
+
+def mean_losses(sums: Sums, counts: Sequence[int]) -> Tensor:
+    """Divide each sum by its count, (losses,). They are added up to the loss that is minimised.
+
+    Args:
+        counts: of all batches of a step. Then the losses, and the gradients, of its batches add up to those of one
+            batch of all their rows.
+    """
+    return torch.stack([total / max(1, count) for total, count in zip(sums, counts, strict=True)])
+
+
+def mean_loss(sums: Sums, counts: Sequence[int]) -> Tensor:
+    """Return the loss that is minimised, a scalar: the sum of `mean_losses`."""
+    return mean_losses(sums, counts).sum()
 
 
 class TableTask(Task[M]):
