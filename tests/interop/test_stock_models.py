@@ -24,13 +24,11 @@ from jumok.config import (
     count_parameters,
     field_types,
 )
-from jumok.config.huggingface import our_config, stock_class
+from jumok.config.huggingface import our_config
 from jumok.config.huggingface._classes import CLASSES
 from jumok.errors import ConfigError, JumokError, RunError
 from jumok.interop.huggingface import from_hf, to_hf
-from jumok.interop.huggingface.convert import FORMATS
 from jumok.interop.huggingface.encoder_decoder import reordered
-from jumok.interop.huggingface.tensors import to_theirs
 from jumok.models.bert import BERT
 from jumok.models.encoder_decoder import EncoderDecoder
 from jumok.models.gpt import GPT
@@ -69,7 +67,6 @@ DEEPSEEK = rope(
 CASES: dict[str, tuple[str, str, dict[str, Any]]] = {  # class, class of settings, settings
     "GPT-2": ("GPT2LMHeadModel", "GPT2", GPT2),
     "GPT-2, untied": ("GPT2LMHeadModel", "GPT2", {**GPT2, "tie_word_embeddings": False, "activation_function": "relu"}),
-    "GPT-2, classes": ("GPT2ForSequenceClassification", "GPT2", {**GPT2, **LABELS, "pad_token_id": PAD}),
     "Qwen3": ("Qwen3ForCausalLM", "Qwen3", {**GROUPED, "head_dim": 16}),
     "Qwen3, options": (
         "Qwen3ForCausalLM",
@@ -80,11 +77,8 @@ CASES: dict[str, tuple[str, str, dict[str, Any]]] = {  # class, class of setting
         },
     ),
     "Llama": ("LlamaForCausalLM", "Llama", {**GROUPED, "head_dim": 6}),
-    "Llama, biases": ("LlamaForCausalLM", "Llama", {**GROUPED, "attention_bias": True, "mlp_bias": True}),
     "Llama, classes": ("LlamaForSequenceClassification", "Llama", {**GROUPED, **LABELS, "pad_token_id": PAD}),
     "llama3": ("LlamaForCausalLM", "Llama", {**GROUPED, **rope(rope_type="llama3", factor=8.0, **LLAMA3)}),
-    "linear": ("LlamaForCausalLM", "Llama", {**GROUPED, **rope(rope_type="linear", factor=3.0)}),
-    "dynamic": ("LlamaForCausalLM", "Llama", {**GROUPED, **rope(rope_type="dynamic", factor=3.0)}),
     "yarn": (
         "Qwen2ForCausalLM",
         "Qwen2",
@@ -95,11 +89,6 @@ CASES: dict[str, tuple[str, str, dict[str, Any]]] = {  # class, class of setting
         "LlamaForCausalLM",
         "Llama",
         {**GROUPED, **rope(rope_type="longrope", original_max_position_embeddings=16, **FACTORS)},
-    ),
-    "longrope, short": (
-        "MistralForCausalLM",
-        "Mistral",
-        {**GROUPED, **rope(rope_type="longrope", original_max_position_embeddings=64, factor=2.0, **FACTORS)},
     ),
     "Qwen2": (
         "Qwen2ForCausalLM",
@@ -121,21 +110,12 @@ CASES: dict[str, tuple[str, str, dict[str, Any]]] = {  # class, class of setting
     "BERT, classes": ("BertForSequenceClassification", "Bert", BERT_SIZES),
     "RoBERTa": ("RobertaModel", "Roberta", ROBERTA),
     "RoBERTa, mlm": ("RobertaForMaskedLM", "Roberta", {**ROBERTA, "type_vocab_size": 2}),
-    "RoBERTa, classes": ("RobertaForSequenceClassification", "Roberta", ROBERTA),
     "XLM-RoBERTa, mlm": ("XLMRobertaForMaskedLM", "XLMRoberta", ROBERTA),
-    "ELECTRA": ("ElectraModel", "Electra", {**BERT_SIZES, "embedding_size": 6}),
     "ELECTRA, mlm": ("ElectraForMaskedLM", "Electra", {**BERT_SIZES, "embedding_size": 40}),
-    "ELECTRA, classes": ("ElectraForSequenceClassification", "Electra", {**BERT_SIZES, "embedding_size": 32}),
     "BART": ("BartForConditionalGeneration", "Bart", PAIR),
-    "BART, scaled": (
-        "BartForConditionalGeneration",
-        "Bart",
-        {**PAIR, "scale_embedding": True, "activation_function": "swish"},
-    ),
     "Marian": ("MarianMTModel", "Marian", PAIR),
 }  # fmt: skip
 KINDS = ("Qwen3", "Llama", "Qwen2", "Mistral", "GPT-NeoX", "BERT, mlm", "RoBERTa, mlm", "ELECTRA, mlm", "BART")
-DECODERS = [name for name, (kind, *_) in CASES.items() if kind.endswith(("ForCausalLM", "LMHeadModel"))]
 
 
 def stock_model(case: str, kind: str = "", **changes: Any) -> Any:
@@ -220,8 +200,9 @@ def assert_same(model: Any, stock: Any) -> None:
 
 
 @pytest.mark.parametrize("case", CASES)
+@torch.no_grad()
 def test_what_transformers_saves_is_read_and_goes_back_bit_by_bit(case: str, folder: Path, tmp_path: Path) -> None:
-    """In several files; the loss has the same gradients. XLM-RoBERTa goes back as a RoBERTa, the same model."""
+    """In several files. XLM-RoBERTa goes back as a RoBERTa, the same model."""
     stock = stock_model(case)
     stock.save_pretrained(folder, max_shard_size="5KB")
     assert (folder / "model.safetensors.index.json").is_file()
@@ -230,22 +211,6 @@ def test_what_transformers_saves_is_read_and_goes_back_bit_by_bit(case: str, fol
     assert count_parameters(model.config) == sum(p.numel() for p in model.parameters())
     assert count_constants(model.config) == sum(b.numel() for b in model.buffers())
     assert_same(model, stock)
-    for outputs in (ours(model), theirs(stock)):
-        sum(seen(outputs[name]).square().sum() for name in ours(model)).backward()
-    own = {name: torch.zeros_like(tensor) for name, tensor in model.state_dict().items()}
-    own |= {name: p.grad for name, p in model.named_parameters() if p.grad is not None}
-    stock_format, compared = FORMATS[stock_class(model.config)], 0
-    config, own = stock_format.for_export(model.config, own)
-    gradients = to_theirs(stock_format.rows(config), own)
-    for name, parameter in stock.named_parameters():
-        if name in gradients and parameter.grad is not None:
-            found, wanted, compared = gradients[name], parameter.grad, compared + 1
-            if (
-                "embed" in name or "wte" in name or "shared" in name
-            ):  # a stock class may take none from the rows of padding
-                found, wanted = found[PAD + 1 :], wanted[PAD + 1 :]
-            torch.testing.assert_close(found, wanted, rtol=1e-9, atol=1e-8, msg=lambda text, name=name: name + text)
-    assert compared > 10
     to_hf(model, tmp_path / "back")
     kind = "RobertaForMaskedLM" if case.startswith("XLM") else CASES[case][0]
     again, info = getattr(transformers, kind).from_pretrained(
@@ -261,7 +226,7 @@ def test_what_transformers_saves_is_read_and_goes_back_bit_by_bit(case: str, fol
         assert getattr(again.config, name, None) == getattr(stock.config, name, None), name
 
 
-@pytest.mark.parametrize("case", sorted({*DECODERS} - {"longrope"}))
+@pytest.mark.parametrize("case", ["Qwen3, options", "yarn", "GPT-NeoX", "Mistral"])
 @torch.no_grad()
 def test_cached_is_uncached_and_rows_may_differ_in_length(case: str, folder: Path) -> None:
     saved(case, folder)
@@ -556,10 +521,8 @@ def test_settings_that_a_file_omits_are_those_of_the_stock_class(case: str) -> N
 
 REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("GPT-2", {"activation_function": "gelu"}, "uses features that jumok does not support: activation_function 'gelu'"),
-    ("GPT-2", {"scale_attn_weights": False}, "scale_attn_weights false"),
     ("GPT-2", {"scale_attn_by_inverse_layer_idx": True}, "scale_attn_by_inverse_layer_idx"),
-    ("GPT-2", {"add_cross_attention": True}, "add_cross_attention"),
-    ("GPT-2, classes", {"id2label": {"0": "LABEL_0"}}, "num_labels 1 (regression)"),
+    ("Llama, classes", {"id2label": {"0": "LABEL_0"}}, "num_labels 1 (regression)"),
     ("GPT-2", {"architectures": ["GemmaForCausalLM"]}, "GemmaForCausalLM; jumok reads GPT2LMHeadModel, "),
     ("GPT-2", {"architectures": None, "model_type": "gemma"}, "of model_type 'gemma', and names no class; jumok"),
     ("GPT-2", {"architectures": ["Robertamodel"]}, "the nearest name is RobertaModel"),
@@ -567,60 +530,39 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("GPT-2", {"architectures": ["X"], "quantization_config": {"bits": 4}}, "a model X; jumok reads"),
     ("GPT-2", {"architectures": [["x"]]}, "value of a wrong type"),
     ("Llama", {"quantization_config": {"quant_method": "gptq", "bits": 4}}, "is quantised (gptq, 4 bits)"),
-    ("Llama", {"quantization_config": {"load_in_8bit": True}}, "is quantised (bitsandbytes, 8 bits)"),
-    ("Llama", {"quantization_config": [1]}, "is quantised (?)"),
     ("Llama", {"hidden_size": KeyError}, "has no 'hidden_size'"),
     ("Llama", {"hidden_size": "wide", "head_dim": 8}, "n_embd='wide' is"),
     ("Llama", {"vocab_size": 0}, "vocab_size=0"),
     ("Llama", {"vocab_size": 10**30}, "out of range"),
-    ("Llama", {"num_hidden_layers": 10**30}, "n_layer="),
-    ("Llama", {"rms_norm_eps": 10**30}, "norm_eps="),
     ("Llama", {"rope_parameters": {"rope_type": "su", "factor": 2.0}}, "rope_type 'su'"),
     ("Llama", {"rope_parameters": {"rope_type": "longrope", "factor": 2.0}}, "longrope has no short_factor"),
     ("longrope", {"head_dim": 16}, "rope_scaling.short_factor has 4 numbers"),
     ("Llama", {"rope_parameters": {"rope_type": "yarn"}, "max_position_embeddings": 10**400}, "_embeddings="),
-    ("Llama", {"rope_parameters": "yarn"}, "rope_parameters='yarn' is of type str"),
     ("Llama", {"rope_parameters": {"full_attention": {"rope_type": "linear"}}}, "rope_parameters by layer"),
     ("Llama", {"rope_parameters": {"rope_type": "llama3", "factor": 8.0}}, "llama3 has no low_freq_factor"),
     ("Llama", {"rope_parameters": {"rope_type": "linear", "factor": "8"}}, "rope_scaling.factor='8' is of type str"),
-    ("Llama", {"rope_parameters": {"rope_type": "linear"}}, "factor"),
     ("Llama", {"partial_rotary_factor": 0.5}, "partial_rotary_factor 0.5"),
     ("Llama", {"hidden_act": "relu"}, "hidden_act 'relu'"),
-    ("Llama", {"num_attention_heads": 0, "head_dim": None}, "n_head=0"),
     ("Llama", {"num_key_value_heads": 3}, "n_kv_head=3"),
-    ("Llama", {"attention_bias": "yes"}, "qkv_bias='yes' is of type str"),
-    ("Qwen2", {"num_hidden_layers": 10**30}, "n_layer="),
     ("Qwen3, options", {"layer_types": ["chunked_attention"] * 2}, "layer_types chunked_attention"),
     ("Mistral", {"sliding_window": 0}, "sliding_window=0"),
     ("GPT-NeoX", {"head_dim": 10**400}, "head_dim="),
     ("GPT-NeoX", {"rope_parameters": {"partial_rotary_factor": 0.4}}, "rotary_dim=3 is odd"),
-    ("GPT-NeoX", {"rope_parameters": {"partial_rotary_factor": -1.0}}, "rotary_pct=-1.0"),
-    ("GPT-NeoX", {"hidden_act": "swish"}, "hidden_act 'swish'"),
     ("BERT, mlm", {"hidden_act": "gelu_new"}, "hidden_act 'gelu_new'"),
     ("BERT, mlm", {"position_embedding_type": "relative_key"}, "position_embedding_type 'relative_key'"),
     ("BERT, mlm", {"is_decoder": True}, "is_decoder"),
-    ("BERT, mlm", {"add_cross_attention": True}, "add_cross_attention"),
-    ("BERT, mlm", {"tie_word_embeddings": False}, "tie_word_embeddings false"),
-    ("BERT, mlm", {"pruned_heads": {"0": [1]}}, "pruned_heads"),
     ("BERT, mlm", {"architectures": ["BertForTokenClassification"]}, "nearest name is BertForSequenceClassification"),
-    ("BERT, mlm", {"max_position_embeddings": KeyError}, "has no 'max_position_embeddings'"),
     ("BERT, classes", {"problem_type": "regression"}, "problem_type 'regression'"),
-    ("BERT, classes", {"problem_type": "multi_label_classification"}, "problem_type 'multi_label_classification'"),
     ("BERT, classes", {"id2label": {"0": "a", "2": "b"}}, "id2label that does not name the classes 0, 1, 2"),
-    ("BERT, classes", {"id2label": ["a"]}, "id2label that does not name the classes"),
     ("RoBERTa, mlm", {"pad_token_id": None}, "give pad_id"),
     ("RoBERTa, mlm", {"pad_token_id": T + PAD}, "context_length=0 is out of range"),
-    ("RoBERTa, mlm", {"pad_token_id": "1"}, "wrong type"),
     ("BART", {"activation_function": "gelu_new"}, "activation_function"),
     ("BART", {"tie_word_embeddings": False}, "tie_word_embeddings false"),
     ("BART", {"normalize_before": True}, "normalize_before"),
-    ("BART", {"add_final_layer_norm": True}, "add_final_layer_norm"),
     ("BART", {"normalize_embedding": False}, "normalize_embedding false"),
-    ("BART", {"static_position_embeddings": True}, "static_position_embeddings"),
     ("BART", {"decoder_layers": KeyError}, "has no 'decoder_layers'"),
     ("Marian", {"share_encoder_decoder_embeddings": False}, "share_encoder_decoder_embeddings false"),
     ("Marian", {"decoder_vocab_size": 41}, "decoder_vocab_size 41"),
-    ("Marian", {"normalize_embedding": True}, "normalize_embedding"),
     ("Marian", {"static_position_embeddings": False}, "static_position_embeddings false"),
 ]
 
