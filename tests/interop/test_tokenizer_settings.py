@@ -31,18 +31,13 @@ ROOM = 700  # ids of the model, more than any tokenizer here has
 CONFIG = BERTConfig(vocab_size=ROOM, n_embd=16, n_head=4)
 BASES: dict[str, tuple[Callable[[], HFTokenizer], str, str | None]] = {  # with the model_type and the class
     "BERT": (word_piece, "bert", "BertTokenizer"),
-    "BERT without a class": (word_piece, "bert", None),
-    "ELECTRA": (word_piece, "electra", "ElectraTokenizer"),
     "RoBERTa with the class of BERT": (word_piece, "roberta", "BertTokenizer"),
     "WordPiece": (word_piece, "bert", "PreTrainedTokenizerFast"),
     "GPT-2": (lambda: byte_level(False), "gpt2", "GPT2TokenizerFast"),
-    "GPT-2 without a class": (lambda: byte_level(False), "gpt2", None),
     "byte-level": (lambda: byte_level(False), "llama", "PreTrainedTokenizerFast"),
     "Qwen2": (lambda: byte_level(False, split=True), "qwen2", "Qwen2Tokenizer"),
-    "Qwen3": (lambda: byte_level(False, split=True), "qwen3", "Qwen2TokenizerFast"),
     "GPT-NeoX": (lambda: neox(False), "gpt_neox", "GPTNeoXTokenizerFast"),
     "RoBERTa": (lambda: roberta(False), "roberta", "RobertaTokenizer"),
-    "BART": (lambda: roberta(False), "bart", "BartTokenizerFast"),
     "XLM-RoBERTa": (unigram, "xlm-roberta", "XLMRobertaTokenizer"),
     "Unigram": (unigram, "xlm-roberta", "PreTrainedTokenizerFast"),
     "Llama 3": (lambda: byte_level(False, split=True), "llama", "LlamaTokenizerFast"),
@@ -76,8 +71,8 @@ def assert_as_transformers(folder: Path, texts: list[str] = TEXTS) -> Tokenizer:
     return tokenizer
 
 
-@pytest.mark.parametrize("base", BASES)
-@pytest.mark.parametrize("form", ["none", "decoder", "additional", "extra", "map", "older", "role"])
+@pytest.mark.parametrize("base", ["BERT", "GPT-2", "RoBERTa", "XLM-RoBERTa", "Llama 3", "Llama"])
+@pytest.mark.parametrize("form", ["decoder", "additional", "extra", "map", "older", "role"])
 def test_tokens_beside_the_file_are_those_of_transformers(base: str, form: str, tmp_path: Path):
     """<|im_end|> was only in added_tokens_decoder: the model never wrote it as one token, and its texts did not end."""
     pipeline = BASES[base][0]()
@@ -108,11 +103,11 @@ def test_tokens_beside_the_file_are_those_of_transformers(base: str, form: str, 
         assert len(tokenizer.encode("<|im_end|>")) == 1
 
 
+@pytest.mark.parametrize("base", ["BERT", "RoBERTa with the class of BERT", "WordPiece"])
 @pytest.mark.parametrize(
-    "base", ["BERT", "BERT without a class", "ELECTRA", "RoBERTa with the class of BERT", "WordPiece"]
+    ("lower", "accents", "chinese"),
+    [(None, None, None), (False, None, None), (True, False, True), (False, True, False), (None, False, False)],
 )
-@pytest.mark.parametrize("lower", [None, True, False])
-@pytest.mark.parametrize(("accents", "chinese"), [*itertools.product((True, False), (True, False)), (None, None)])
 def test_letters_are_changed_as_by_transformers(
     base: str, lower: bool | None, accents: bool | None, chinese: bool | None, tmp_path: Path
 ):
@@ -122,11 +117,11 @@ def test_letters_are_changed_as_by_transformers(
     assert_as_transformers(tmp_path)
 
 
-@pytest.mark.parametrize("base", ["GPT-2", "GPT-2 without a class", "GPT-NeoX", "RoBERTa", "BART", "Qwen2", "Qwen3"])
+@pytest.mark.parametrize("base", ["GPT-2", "GPT-NeoX", "RoBERTa", "Qwen2"])
 @pytest.mark.parametrize(("file", "setting"), [*itertools.product((True, False), (True, False, None))])
 def test_the_space_before_a_text_is_that_of_transformers(base: str, file: bool, setting: bool | None, tmp_path: Path):
     settings = {} if setting is None else {"add_prefix_space": setting}
-    makers = {"RoBERTa": roberta, "BART": roberta, "GPT-NeoX": neox}
+    makers = {"RoBERTa": roberta, "GPT-NeoX": neox}
     made = makers.get(base, lambda prefix: byte_level(prefix, split=base.startswith("Qwen")))
     folder_of(base, tmp_path, settings, made(file))
     assert_as_transformers(tmp_path)
@@ -165,9 +160,8 @@ def test_a_pipeline_that_is_not_the_usual_one_of_its_class_is_kept(tmp_path: Pat
 
 
 @pytest.mark.parametrize("base", BASES)
-@pytest.mark.parametrize("clean", [True, False])
-def test_decoded_texts_are_cleaned_as_by_transformers(base: str, clean: bool, tmp_path: Path):
-    folder_of(base, tmp_path, {"clean_up_tokenization_spaces": clean})
+def test_decoded_texts_are_cleaned_as_by_transformers(base: str, tmp_path: Path):
+    folder_of(base, tmp_path, {"clean_up_tokenization_spaces": True})
     assert_as_transformers(tmp_path)
 
 
