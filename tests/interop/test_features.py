@@ -1,11 +1,16 @@
-"""The table of `jumok.config.features`: each model in each backend computes what the modules do, or is refused."""
+"""The table of `jumok.config.features`: each model in each backend computes what the modules do, or is refused.
+
+The table of docs/interop.md says the same, and its tokenizers are tried.
+"""
 
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +20,7 @@ import test_gguf
 import torch
 from torch import Tensor, nn
 
+import foreign_tokenizers
 import llama
 from jumok.config import (
     BERTConfig,
@@ -51,8 +57,9 @@ from jumok.models import Model, build
 from jumok.models.bert import BERT
 from jumok.models.encoder_decoder import EncoderDecoder
 from jumok.models.gpt import GPT
-from jumok.tokenizers import train_tokenizer
+from jumok.tokenizers import Tokenizer, train_tokenizer
 from jumok.view.model_page import FORMAT, VERSION, ModelPage, packed_parameters, rounded
+from tokenizers import Tokenizer as HFTokenizer
 
 TOKENIZER = train_tokenizer("나는 학교에 갔다.", "char")
 V, T = TOKENIZER.vocab_size, 40
@@ -88,6 +95,7 @@ def biases(*names: str) -> dict[str, bool]:
     return {f"{name}_bias": True for name in names}
 
 
+BIASED = (("qkv",), ("out",), ("mlp",), ("qkv", "mlp"), ("out", "mlp"))
 EXAMPLES: dict[str, ModelConfig] = {
     "modern": gpt(),
     "modern, grouped": gpt(n_kv_head=2, head_dim=6, tie_embeddings=False, rope_theta=500.0),
@@ -104,8 +112,7 @@ EXAMPLES: dict[str, ModelConfig] = {
     "Llama": variant(n_kv_head=2, rope_theta=500.0, tie_embeddings=False),
     "Llama, classes": variant(labels=LABELS, pad_id=1),
     "Llama with biases": variant(**biases("qkv", "out", "mlp")),
-    **{f"Llama, {names}": variant(**biases(*names)) for names in (("qkv",), ("out",), ("mlp",), ("qkv", "out"))},
-    **{f"Llama, {names}": variant(**biases(*names)) for names in (("qkv", "mlp"), ("out", "mlp"))},
+    **{f"Llama, {names}": variant(**biases(*names)) for names in BIASED},
     "Llama with norms of q and k": variant(qk_norm=True),
     "Llama with LayerNorm": variant(norm="layer"),
     "Llama with a window": variant(sliding_window=9),
@@ -123,8 +130,6 @@ EXAMPLES: dict[str, ModelConfig] = {
     "Qwen2": variant(**QWEN2, n_kv_head=2),
     "Qwen2 without biases": variant(architecture="Qwen2"),
     "Qwen2 with a window": variant(**QWEN2, sliding_window=7, sliding_layers=(1,)),
-    "Qwen2, llama3": variant({"kind": "llama3", "low_freq_factor": 1.0, "high_freq_factor": 4.0}, **QWEN2),
-    "Qwen2, classes": variant(**QWEN2, labels=LABELS, pad_id=1),
     "Qwen3": variant({"kind": "dynamic"}, architecture="Qwen3", qk_norm=True),
     "Qwen3 without norms of q and k": variant(architecture="Qwen3"),
     "Qwen3 with biases": variant(architecture="Qwen3", qk_norm=True, **biases("qkv", "out")),
@@ -145,7 +150,6 @@ EXAMPLES: dict[str, ModelConfig] = {
     "BERT, pooler": bert(head="pooler"),
     "RoBERTa": bert(family="roberta"),
     "RoBERTa, classes": bert(family="roberta", head="classify", labels=LABELS),
-    "RoBERTa, pooler": bert(family="roberta", head="pooler"),
     "ELECTRA": bert(family="electra", embedding_width=16),
     "ELECTRA, classes": bert(family="electra", embedding_width=16, head="classify", labels=LABELS),
     "ELECTRA, no head": bert(family="electra", head="none"),
@@ -366,3 +370,106 @@ def test_llama_cpp(name: str, tmp_path: Path) -> None:
     model = tiny(name)
     with test_gguf.started(model, tmp_path) as other:
         test_gguf.same_logits(other, model, IDS[0].tolist()[:-1])
+
+
+# --- the table of docs/interop.md -------------------------------------------------------------------------------------
+
+DOCS = Path(__file__).resolve().parents[2] / "docs"
+WORDS = {"yes": True, "no": False, "예": True, "아니요": False}
+
+
+def cells(page: str) -> dict[str, list[bool]]:
+    """The cells of the table, by the first cell of each row."""
+    _, _, table = (DOCS / page).read_text(encoding="utf-8").partition("| | hf | gguf | onnx | page | in |\n")
+    rows = [line.strip("|").split("|") for line in table.partition("\n\n")[0].splitlines()[1:]]
+    return {name.strip(): [WORDS[cell.strip()] for cell in row] for name, *row in rows}
+
+
+TABLE = cells("interop.md")
+
+
+BACKENDS = {"hf": TRANSFORMERS, "gguf": LLAMA_CPP, "onnx": ONNX, "page": PAGE, "in": TRANSFORMERS}
+MODELS = {
+    "GPT, modern (Qwen3)": "modern",
+    "GPT, classic (GPT-2)": "classic",
+    "Llama": "Llama",
+    "Mistral": "Mistral",
+    "Qwen2": "Qwen2",
+    "GPT-NeoX": "GPT-NeoX",
+    "GPT classifier, pooling last": "modern, classes",
+    "GPT classifier, pooling mean": "classic, classes by the mean",
+    "BERT": "BERT",
+    "BERT classifier": "BERT, classes",
+    "RoBERTa": "RoBERTa",
+    "ELECTRA": "ELECTRA",
+    "encoder–decoder, classic (BART)": "BART",
+    "encoder–decoder, original (Marian)": "Marian",
+    "model of the ladder": "a model of the ladder",
+}
+TOKENIZERS: dict[str, Callable[[], Tokenizer]] = {
+    **{f"tokenizer `{kind}`": partial(train_tokenizer, "나는 학교에 갔다.", kind) for kind in ("char", "jamo", "bpe")},
+    "tokenizer WordPiece": lambda: Tokenizer(foreign_tokenizers.word_piece()),
+    "tokenizer of SentencePiece (BPE)": lambda: Tokenizer(foreign_tokenizers.llama()),
+}
+
+
+def test_the_table_has_the_rows_that_are_tested_in_both_languages() -> None:
+    assert list(TABLE) == [*MODELS, *TOKENIZERS]
+    assert list(cells("ko/interop.md").values()) == list(TABLE.values())
+
+
+@pytest.mark.parametrize("row", MODELS)
+def test_the_cells_of_models_are_those_of_the_table_of_features(row: str) -> None:
+    config = EXAMPLES[MODELS[row]]
+    assert TABLE[row] == [implements(config, backend) for backend in BACKENDS.values()]
+
+
+def into_hf(model: Model, folder: Path) -> None:
+    to_hf(model, folder / "hf")
+    read = pytest.importorskip("transformers").AutoTokenizer.from_pretrained(folder / "hf")
+    assert read("나는", add_special_tokens=False)["input_ids"] == model.tokenizer.encode("나는").tolist()
+
+
+def into_gguf(model: Model, folder: Path) -> None:
+    assert to_gguf(model, folder / "m.gguf").path.is_file()
+
+
+def into_onnx(model: Model, folder: Path) -> None:
+    _, tokenizer = to_onnx(model, folder / "m.onnx").paths
+    assert HFTokenizer.from_file(str(tokenizer)).get_vocab_size() == model.tokenizer.vocab_size
+
+
+def into_page(model: Model, folder: Path) -> None:
+    ModelPage(model, "m").save(folder / "m.html")
+
+
+def back(model: Model, folder: Path) -> None:
+    """A folder that `transformers` itself has saved is read."""
+    to_hf(model, folder / "hf")
+    transformers = pytest.importorskip("transformers")
+    transformers.AutoModelForCausalLM.from_pretrained(folder / "hf").save_pretrained(folder / "theirs")
+    transformers.AutoTokenizer.from_pretrained(folder / "hf").save_pretrained(folder / "theirs")
+    read = from_hf(folder / "theirs")
+    assert read.tokenizer.encode("나는 갔다").tolist() == model.tokenizer.encode("나는 갔다").tolist()
+
+
+FORMATS: dict[str, Callable[[Model, Path], None]] = {
+    "hf": into_hf, "gguf": into_gguf, "onnx": into_onnx, "page": into_page, "in": back,
+}  # fmt: skip
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("column", BACKENDS)
+@pytest.mark.parametrize("row", TOKENIZERS)
+def test_each_cell_of_a_tokenizer_is_true(row: str, column: str, tmp_path: Path) -> None:
+    tokenizer = TOKENIZERS[row]()
+    torch.manual_seed(0)
+    sizes: dict[str, Any] = {"context_length": 24, "n_layer": 2, "n_head": 2, "n_embd": 16}
+    model = build(GPTConfig(**sizes, vocab_size=tokenizer.vocab_size)).eval()
+    model.tokenizer = tokenizer
+    if TABLE[row][[*BACKENDS].index(column)]:
+        FORMATS[column](model, tmp_path)
+    else:
+        with pytest.raises(JumokError, match=re.compile(r"\w+ \w+ \w+")):
+            FORMATS[column](model, tmp_path)
+        assert not list(tmp_path.iterdir())

@@ -1,7 +1,6 @@
 """The special tokens around a text: jumok reads what `transformers` reads from the same folder, and from an export.
 
-Random tiny models with tokenizers that put different ids around a text. Classifiers from elsewhere lost the id before a
-text and got a newline or [SEP] behind it, which they had never seen; the export kept the ids of the foreign file.
+Random tiny models with tokenizers that put different ids around a text.
 """
 
 from __future__ import annotations
@@ -15,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+import transformers
 from torch import nn
 from torch.nn import functional as F
 from transformers import (
@@ -23,23 +23,7 @@ from transformers import (
     AutoModelForSeq2SeqLM,
     AutoModelForSequenceClassification,
     AutoTokenizer,
-    BartConfig,
-    BartForConditionalGeneration,
-    BertConfig,
-    BertForMaskedLM,
-    BertForSequenceClassification,
-    GPT2Config,
-    GPT2ForSequenceClassification,
-    GPT2LMHeadModel,
-    LlamaConfig,
-    LlamaForCausalLM,
-    LlamaForSequenceClassification,
-    MarianConfig,
-    MarianMTModel,
     PreTrainedTokenizerFast,
-    RobertaConfig,
-    RobertaForMaskedLM,
-    RobertaForSequenceClassification,
 )
 
 import jumok
@@ -123,31 +107,31 @@ PAIR = {
     "forced_eos_token_id": None,
 }  # fmt: skip
 CLASSIFIERS: dict[str, Any] = {
-    "gpt2": (GPT2ForSequenceClassification, GPT2Config, GPT2),
-    "llama": (LlamaForSequenceClassification, LlamaConfig, LLAMA),
-    "bert": (BertForSequenceClassification, BertConfig, BERT),
-    "roberta": (RobertaForSequenceClassification, RobertaConfig, BERT),
+    "gpt2": ("GPT2ForSequenceClassification", GPT2),
+    "llama": ("LlamaForSequenceClassification", LLAMA),
+    "bert": ("BertForSequenceClassification", BERT),
+    "roberta": ("RobertaForSequenceClassification", BERT),
 }
 WRITERS: dict[str, Any] = {
-    "gpt2": (GPT2LMHeadModel, GPT2Config, GPT2),
-    "llama": (LlamaForCausalLM, LlamaConfig, LLAMA),
+    "gpt2": ("GPT2LMHeadModel", GPT2),
+    "llama": ("LlamaForCausalLM", LLAMA),
 }
 ENCODERS: dict[str, Any] = {
-    "bert": (BertForMaskedLM, BertConfig, BERT),
-    "roberta": (RobertaForMaskedLM, RobertaConfig, BERT | {"type_vocab_size": 1}),  # as of KLUE
+    "bert": ("BertForMaskedLM", BERT),
+    "roberta": ("RobertaForMaskedLM", BERT | {"type_vocab_size": 1}),  # as of KLUE
 }
 PAIRS: dict[str, Any] = {
-    "bart": (BartForConditionalGeneration, BartConfig, PAIR),
-    "marian": (MarianMTModel, MarianConfig, PAIR),
+    "bart": ("BartForConditionalGeneration", PAIR),
+    "marian": ("MarianMTModel", PAIR),
 }
 
 
 def stock(folder: Path, table: dict[str, Any], name: str, post: str, size: int = VOCABULARY) -> Any:
     """Write a random float64 model and its tokenizer as `transformers` does."""
-    kind, settings, values = table[name]
+    kind = getattr(transformers, table[name][0])
     ids = {"pad_token_id": PAD, "bos_token_id": BOS, "eos_token_id": EOS}
     torch.manual_seed(0)
-    config = settings(vocab_size=size, **ids, **values, **(LABELS if table is CLASSIFIERS else {}))
+    config = kind.config_class(vocab_size=size, **ids, **table[name][1], **(LABELS if table is CLASSIFIERS else {}))
     model = kind(config).double().eval()
     for parameter in model.parameters():
         if parameter.dim() == 2:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import json
 import re
 from pathlib import Path
@@ -15,13 +14,12 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from conftest import Jumok
-from jumok.config import BERTConfig, GPTConfig, GPTVariantConfig, ModelConfig
-from jumok.errors import JumokError, RunError
+from jumok.config import GPTConfig, GPTVariantConfig, ModelConfig
+from jumok.errors import JumokError
 from jumok.inference.generate import generate
 from jumok.interop.onnx import to_onnx
 from jumok.models import Model, build
 from jumok.models.gpt import GPT
-from jumok.models.special_ids import SPECIAL_TOKENS, Framing
 from jumok.runs.load import save
 from jumok.tokenizers import train_tokenizer
 from tokenizers import Tokenizer as HFTokenizer
@@ -142,15 +140,6 @@ def test_the_text_is_the_same_with_the_tokenizer_beside_the_file(tmp_path: Path)
     assert tokenizer.decode(found) == ours.text
 
 
-def test_the_tokenizer_of_a_classifier_adds_what_the_model_was_trained_with(tmp_path: Path) -> None:
-    tokenizer = train_tokenizer(TEXT, "char", special_tokens=list(SPECIAL_TOKENS))
-    model = tiny(BERTConfig(**{**SIZES, "vocab_size": tokenizer.vocab_size}, head="classify", labels=("a", "b")))
-    model.tokenizer = tokenizer
-    to_onnx(model, tmp_path / "m.onnx")
-    found = HFTokenizer.from_file(str(tmp_path / "m.tokenizer.json")).encode("나는").ids
-    assert found == Framing.of(model.config, tokenizer).frame(tokenizer.encode("나는")).ids.tolist()
-
-
 # --- files and errors -------------------------------------------------------------------------------------------------
 
 
@@ -169,21 +158,6 @@ def test_a_missing_package_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr("jumok.interop.onnx.find_spec", lambda _: None)
     with pytest.raises(JumokError, match=re.escape("pip install 'jumok[onnx]'")):
         to_onnx(tiny(SHAPES["classic"]), tmp_path / "m.onnx")
-
-
-def test_a_full_disk_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = tmp_path / "m.onnx"
-    to_onnx(tiny(SHAPES["classic"]), path)
-    before = path.read_bytes()
-
-    def full(*_: object) -> None:
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    monkeypatch.setattr("os.fsync", full)
-    with pytest.raises(RunError, match="No space left on device"):
-        to_onnx(tiny(SHAPES["classic"]), path)
-    assert path.read_bytes() == before
-    assert list(tmp_path.iterdir()) == [path]
 
 
 @pytest.mark.slow

@@ -471,14 +471,6 @@ KLUE_ROBERTA = {
     "position_embedding_type": "absolute", "type_vocab_size": 1, "use_cache": True, "vocab_size": 32000,
     "tokenizer_class": "BertTokenizer",
 }  # fmt: skip
-KOELECTRA_SMALL = {
-    "architectures": ["ElectraForPreTraining"], "attention_probs_dropout_prob": 0.1, "embedding_size": 128,
-    "hidden_act": "gelu", "hidden_dropout_prob": 0.1, "hidden_size": 256, "initializer_range": 0.02,
-    "intermediate_size": 1024, "layer_norm_eps": 1e-12, "max_position_embeddings": 512, "model_type": "electra",
-    "num_attention_heads": 4, "num_hidden_layers": 12, "pad_token_id": 0, "position_embedding_type": "absolute",
-    "summary_activation": "gelu", "summary_last_dropout": 0.1, "summary_type": "first", "summary_use_proj": True,
-    "type_vocab_size": 2, "vocab_size": 35000,
-}  # fmt: skip
 KOBART = {
     "activation_dropout": 0.0, "activation_function": "gelu", "add_bias_logits": False, "add_final_layer_norm": False,
     "architectures": ["BartModel"], "attention_dropout": 0.0, "bos_token_id": 1, "classif_dropout": 0.1,
@@ -496,8 +488,8 @@ KOBART = {
 
 @pytest.mark.parametrize(
     ("published", "kind", "length"),
-    [(KLUE_ROBERTA, "RobertaForMaskedLM", 512), (KOELECTRA_SMALL, "ElectraModel", 512), (KOBART, "BartModel", 1026)],
-    ids=["KLUE RoBERTa base", "KoELECTRA small v3", "KoBART base v2"],
+    [(KLUE_ROBERTA, "RobertaForMaskedLM", 512), (KOBART, "BartModel", 1026)],
+    ids=["KLUE RoBERTa base", "KoBART base v2"],
 )
 def test_the_settings_of_published_models(published: dict[str, Any], kind: str, length: int) -> None:
     """The files hold more settings than the stock classes know, and none of them is in the way."""
