@@ -89,16 +89,6 @@ def floor(text: str) -> float:
     return math.fsum(nats) / chars
 
 
-def count() -> int:
-    """Return the exact number of distinct tales."""
-    return grammar().measure()[0]
-
-
-def entropy() -> float:
-    """Return the exact entropy of a tale in nats."""
-    return grammar().measure()[1]
-
-
 @cache
 def grammar() -> Grammar:
     """Return the grammar of the tales."""
