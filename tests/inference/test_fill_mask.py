@@ -14,7 +14,7 @@ from transformers import BertConfig, BertForMaskedLM
 
 import jumok
 from foreign_tokenizers import roberta, unigram
-from jumok.cli.fill import run_fill
+from jumok.cli.generate import fill_in
 from jumok.config import BERTConfig, GPTConfig
 from jumok.errors import ConfigError, JumokError, TokenizerError
 from jumok.inference.fill_mask import FilledText, fill_mask
@@ -338,7 +338,7 @@ def test_text_that_is_none() -> None:
 
 
 def test_it_prints_the_text_and_its_candidates(capsys: pytest.CaptureFixture[str]) -> None:
-    run_fill(backwards(), "가[MASK]다라", top=2, as_json=False)
+    fill_in(backwards(), "가[MASK]다라", top=2, as_json=False)
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "가나다라"
     assert lines[1].split() == ["blank", "probability", "token"]
@@ -348,7 +348,7 @@ def test_it_prints_the_text_and_its_candidates(capsys: pytest.CaptureFixture[str
 
 def test_json_has_it_all(capsys: pytest.CaptureFixture[str]) -> None:
     model = backwards()
-    run_fill(model, "가[MASK]다라", top=2, as_json=True)
+    fill_in(model, "가[MASK]다라", top=2, as_json=True)
     told = json.loads(capsys.readouterr().out)
     wanted: FilledText = fill_mask(model, "가[MASK]다라", top=2)
     assert told == {

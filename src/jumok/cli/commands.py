@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 from typing import Any
 
 import click
 
 from jumok.cli.console.help import Help
+from jumok.errors import ConfigError
 from jumok.messages import message, tr
 
 Command = Callable[..., None]
@@ -131,6 +133,18 @@ class _SectionedOption(click.Option):
 def option(*names: str, section: str = "Options", **settings: Any) -> Callable[[Command], Command]:
     """Add a click option under a heading."""
     return click.option(*names, cls=_SectionedOption, section=section, **settings)
+
+
+def require_options(run: Path, given: Iterable[str], known: Sequence[str]) -> None:
+    """Raise ConfigError for a given option that does not apply to the task of the model in `run`."""
+    if strange := [name for name in given if name not in known]:
+        option, *options = (name.replace("_", "-") for name in (strange[0], *known))
+        raise ConfigError(
+            "--{option} does not apply to the model in {run}; its options are --{options}.",
+            option=option,
+            run=run,
+            options=", --".join(options),
+        )
 
 
 def verification(function: Command) -> Command:

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from jumok.cli.commands import require_options
 from jumok.cli.console.output import plain_floats, print_json, say
 from jumok.cli.material import COLUMN_NAMES, READING, read_material, recorded_columns
 from jumok.errors import ConfigError, JumokError, RunError
@@ -64,18 +65,10 @@ def _is_model(argument: str) -> bool:
     return os.path.isfile(os.path.join(argument, "config.json"))
 
 
-def require_options(task: str, run: Path, flags: Mapping[str, Any]) -> None:
+def require_task_options(task: str, run: Path, flags: Mapping[str, Any]) -> None:
     """Raise ConfigError for an option that does not apply to the task of a model."""
     known = (*READING, *COLUMN_NAMES, "beam", "allow_lossy")
-    strange = [name for name in known if flags[name] not in (None, False) and name not in OPTIONS[task]]
-    if strange:
-        option, *options = (name.replace("_", "-") for name in (strange[0], *OPTIONS[task]))
-        raise ConfigError(
-            "--{option} does not apply to the model in {run}; its options are --{options}.",
-            option=option,
-            run=run,
-            options=", --".join(options),
-        )
+    require_options(run, (name for name in known if flags[name] not in (None, False)), OPTIONS[task])
 
 
 def require_picture(task: str, picture: Path | None) -> None:
@@ -188,7 +181,7 @@ def compare(
     from jumok.cli.console.tables import show_models
 
     names, task = names_of(runs), _task_of_all(runs)
-    require_options(task, runs[0], flags)
+    require_task_options(task, runs[0], flags)
     require_picture(task, picture)
     rows, curves = [], {}
     materials: dict[tuple[str, ...], Any] = {}

@@ -55,15 +55,21 @@ def corpus_list(as_json: bool, quiet: bool) -> None:
 @common(device=False)
 def corpus_get(name: str, as_json: bool, quiet: bool) -> None:
     """Download a corpus to the cache, verify it, and print its path."""
-    from jumok.cli.console.download import DownloadView
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, TransferSpeedColumn
+
     from jumok.corpora import catalogue
 
     known = catalogue.entries()
     if name in known:
         entry = known[name]
         say(tr("{title}. Licence: {licence}.", title=entry.title, licence=entry.licence), quiet=quiet)
-    with DownloadView(quiet=quiet) as view:
-        path = catalogue.get(name, progress=view.show)
+    console = Console(stderr=True)
+    hidden = quiet or not console.is_terminal
+    columns = (BarColumn(), DownloadColumn(), TransferSpeedColumn())
+    with Progress(*columns, console=console, transient=True, disable=hidden) as bar:
+        task = bar.add_task("", total=None)
+        path = catalogue.get(name, progress=lambda done, total: bar.update(task, completed=done, total=total))
     if as_json:
         print_json({"name": name, "path": str(path)})
     else:

@@ -58,8 +58,7 @@ def _installation(as_json: bool) -> bool:
     findings = examine_installation()
     well = all(one.condition != "problem" for one in findings)
     if as_json:
-        names = ("name", "condition", "text", "remedy")
-        print_json({"well": well, "findings": [{name: getattr(one, name) for name in names} for one in findings]})
+        print_json({"well": well, "findings": [one._asdict() for one in findings]})
     else:
         _show([(one.condition, tr(one.name), one.text, one.remedy) for one in findings])
     return well

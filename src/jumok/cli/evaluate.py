@@ -107,8 +107,8 @@ def _evaluate_one(
         draw,
         mark_lower_bounds,
         measure,
-        require_options,
         require_picture,
+        require_task_options,
         tell_lost_text,
         warn_of_training_data,
     )
@@ -118,7 +118,7 @@ def _evaluate_one(
 
     model = load(run, str(devices.choose_device(device)), verify=verify)
     task = task_of(model)
-    require_options(task, run, flags)
+    require_task_options(task, run, flags)
     require_picture(task, picture)
     if task == "mlm":
         from jumok.inference.fill_mask import require_masked_model

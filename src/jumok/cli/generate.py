@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from jumok.cli.commands import Verb, common, option, verification
+from jumok.cli.commands import Verb, common, option, require_options, verification
 from jumok.cli.console.output import named, print_json, say, write
 from jumok.errors import ConfigError
 from jumok.messages import shell, tr
@@ -77,18 +77,9 @@ def generate(
             command=shell("jumok", "predict", run),
         )
     given = {name: value for name, value in flags.items() if value not in (None, ())}
-    strange = [name for name in (*given, *(["seed"] if seed is not None else [])) if name not in OPTIONS[task]]
-    if strange:
-        raise ConfigError(
-            "--{option} does not apply to the model in {run}; its options are --{options}.",
-            option=strange[0].replace("_", "-"),
-            run=run,
-            options=", --".join(name.replace("_", "-") for name in OPTIONS[task]),
-        )
+    require_options(run, (*given, *(["seed"] if seed is not None else [])), OPTIONS[task])
     if task == "mlm":
-        from jumok.cli.fill import run_fill
-
-        run_fill(model, given.get("prompt", ""), given.get("top", 5), as_json)
+        fill_in(model, given.get("prompt", ""), given.get("top", 5), as_json)
     elif task == "seq2seq":
         _answer(model, run, seed, as_json, quiet, **given)
     else:
@@ -114,6 +105,27 @@ OPTIONS = {
     "mlm": ("prompt", "top"),
     "seq2seq": (*SAMPLING, "beam", "length_penalty", "no_repeat_ngram"),
 }
+
+
+def fill_in(model: Any, prompt: str, top: int, as_json: bool) -> None:
+    """Print the prompt with its masks filled in, and the candidates for each mask."""
+    from jumok.inference.fill_mask import fill_mask
+
+    filled = fill_mask(model, prompt, top)
+    if not as_json:
+        from jumok.cli.console.tables import show_candidates
+
+        write(filled.text)
+        show_candidates([mask.candidates for mask in filled.masks])
+        return
+    blanks = [
+        {
+            "position": mask.position,
+            "candidates": [{"token": one, "probability": round(share, 6)} for _, one, share in mask.candidates],
+        }
+        for mask in filled.masks
+    ]
+    print_json({"text": filled.text, "prompt": prompt, "blanks": blanks})
 
 
 def _answer(

@@ -14,11 +14,10 @@ import platform
 import shutil
 import sys
 import sysconfig
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from jumok.files import cache_folder
 from jumok.messages import message, tr
@@ -42,11 +41,9 @@ NAMES = (
     message("packages"), message("processors"), message("instructions"), message("memory"), message("disk"),
     message("cache"), message("folder"), message("font"), message("terminal"), message("extras"),
 )  # fmt: skip
-BFLOAT16 = {"avx512_bf16", "amx_bf16", "bf16"}  # flags of processors that multiply in bfloat16
 
 
-@dataclass(frozen=True, kw_only=True)
-class Finding:
+class Finding(NamedTuple):
     """What was found about one thing.
 
     Attributes:
@@ -74,21 +71,17 @@ def examine_installation() -> list[Finding]:
         ("terminal", _terminal),
         ("extras", _extras),
     ):
-        found += _of(name, look)
+        try:
+            found += list(look())
+        except Exception as error:  # a broken package can raise anything while it is imported
+            text = tr("could not be examined: {kind}: {error}", kind=type(error).__name__, error=error)
+            found.append(Finding(name, "note", text))
     return found
-
-
-def _of(name: str, look: Callable[[], Iterator[Finding]]) -> list[Finding]:
-    try:
-        return list(look())
-    except Exception as error:  # a broken package can raise anything while it is imported
-        text = tr("could not be examined: {kind}: {error}", kind=type(error).__name__, error=error)
-        return [Finding(name=name, condition="note", text=text)]
 
 
 def _python() -> Iterator[Finding]:
     text = f"{platform.python_version()} ({sys.executable or '?'}), jumok {__version__}"
-    yield Finding(name="Python", condition="ok", text=text)
+    yield Finding("Python", "ok", text)
 
 
 def _packages() -> Iterator[Finding]:
@@ -96,10 +89,10 @@ def _packages() -> Iterator[Finding]:
     if missing:
         names = ", ".join(missing)
         text = tr("missing: {names}", names=names)
-        yield Finding(name="packages", condition="problem", text=text, remedy="pip install jumok")
+        yield Finding("packages", "problem", text, "pip install jumok")
     else:
         versions = ", ".join(f"{name} {metadata.version(name.replace('_', '-'))}" for name in NEEDED[1:])
-        yield Finding(name="packages", condition="ok", text=versions)
+        yield Finding("packages", "ok", versions)
 
 
 def _torch() -> Iterator[Finding]:
@@ -107,32 +100,27 @@ def _torch() -> Iterator[Finding]:
         torch = importlib.import_module("torch")
     except Exception as error:  # a library of the system may be missing, or of another version
         text = tr("cannot be imported: {error}", error=error)
-        yield Finding(name="torch", condition="problem", text=text, remedy="pip install --force-reinstall torch")
+        yield Finding("torch", "problem", text, "pip install --force-reinstall torch")
         return
-    build = (
-        f"CUDA {torch.version.cuda}"
-        if torch.version.cuda
-        else f"ROCm {torch.version.hip}"
-        if torch.version.hip
-        else "CPU"
-    )
-    yield Finding(name="torch", condition="ok", text=f"{torch.__version__} ({build})")
+    cuda, rocm = torch.version.cuda, torch.version.hip
+    build = f"CUDA {cuda}" if cuda else f"ROCm {rocm}" if rocm else "CPU"
+    yield Finding("torch", "ok", f"{torch.__version__} ({build})")
     if torch.cuda.is_available():
         for index in range(torch.cuda.device_count()):
             facts = torch.cuda.get_device_properties(index)
             text = f"{facts.name}, {facts.total_memory / 1e9:.1f} GB"
-            yield Finding(name=f"GPU {index}", condition="ok", text=text)
+            yield Finding(f"GPU {index}", "ok", text)
     elif torch.backends.mps.is_available():
-        yield Finding(name="GPU", condition="ok", text="Metal (mps)")
+        yield Finding("GPU", "ok", "Metal (mps)")
     elif shutil.which("nvidia-smi") and not torch.version.cuda:
         yield Finding(
-            name="GPU",
-            condition="note",
-            text=tr("the machine seems to have a GPU of NVIDIA, but this torch is built without CUDA"),
-            remedy="https://pytorch.org/get-started/locally/",
+            "GPU",
+            "note",
+            tr("the machine seems to have a GPU of NVIDIA, but this torch is built without CUDA"),
+            "https://pytorch.org/get-started/locally/",
         )
     else:
-        yield Finding(name="GPU", condition="ok", text=tr("none; models are trained and used on the processor"))
+        yield Finding("GPU", "ok", tr("none; models are trained and used on the processor"))
 
 
 def _processors() -> Iterator[Finding]:
@@ -142,26 +130,17 @@ def _processors() -> Iterator[Finding]:
     if chosen.isdecimal() and int(chosen) < allowed:
         text += tr("; OMP_NUM_THREADS={chosen} is set", chosen=chosen)
         remedy = tr("Unset OMP_NUM_THREADS to use all of them.")
-        yield Finding(name="processors", condition="note", text=text, remedy=remedy)
+        yield Finding("processors", "note", text, remedy)
     else:
-        yield Finding(name="processors", condition="ok", text=text)
-    flags = _flags()
+        yield Finding("processors", "ok", text)
     if "torch" in sys.modules:
         from jumok.device import multiplies_bfloat16
 
         torch = sys.modules["torch"]
-        fast = ", ".join(sorted(BFLOAT16 & flags)) if multiplies_bfloat16(torch.device("cpu")) else ""
-        text = f"{torch.backends.cpu.get_cpu_capability()}, {torch.get_num_threads()} threads; "
-        text += tr("bfloat16: {flags}", flags=fast) if fast else tr("no instructions for bfloat16, so it is slower")
-        yield Finding(name="instructions", condition="ok", text=text)
-
-
-def _flags() -> set[str]:
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
-    except OSError:
-        return set()
-    return next((set(line.split(":", 1)[1].split()) for line in lines if line.startswith(("flags", "Features"))), set())
+        slow = tr("no instructions for bfloat16, so it is slower")
+        bfloat16 = "bfloat16" if multiplies_bfloat16(torch.device("cpu")) else slow
+        text = f"{torch.backends.cpu.get_cpu_capability()}, {torch.get_num_threads()} threads; {bfloat16}"
+        yield Finding("instructions", "ok", text)
 
 
 def _compiler() -> Iterator[Finding]:
@@ -171,16 +150,16 @@ def _compiler() -> Iterator[Finding]:
     install = {"Darwin": "xcode-select --install"}.get(platform.system(), "apt install g++")
     if found is None:
         text = tr("no compiler: no torch.compile, and texts are generated by PyTorch, which is slower")
-        yield Finding(name="C++", condition="note", text=text, remedy=install)
+        yield Finding("C++", "note", text, install)
         return
     built = (
         tr("the C++ step is built") if library(build=False) else why_not() or tr("the C++ step is built when needed")
     )
     if not Path(sysconfig.get_path("include"), "Python.h").is_file():
         text = tr("{compiler}; {built}; torch.compile lacks Python.h", compiler=found, built=built)
-        yield Finding(name="C++", condition="note", text=text, remedy="apt install python3-dev")
+        yield Finding("C++", "note", text, "apt install python3-dev")
     else:
-        yield Finding(name="C++", condition="ok", text=f"{found}; {built}")
+        yield Finding("C++", "ok", f"{found}; {built}")
 
 
 def _memory() -> Iterator[Finding]:
@@ -188,13 +167,13 @@ def _memory() -> Iterator[Finding]:
 
     free = free_memory()
     if free is None:
-        yield Finding(name="memory", condition="ok", text=tr("the system does not say how much is free"))
-    elif free < LITTLE_MEMORY:
-        text = tr("{free:.1f} GB free", free=free / 1e9)
-        remedy = tr("End other programs, or train a smaller model: {--size micro}.")
-        yield Finding(name="memory", condition="note", text=text, remedy=remedy)
-    else:
-        yield Finding(name="memory", condition="ok", text=tr("{free:.1f} GB free", free=free / 1e9))
+        yield Finding("memory", "ok", tr("the system does not say how much is free"))
+        return
+    text, remedy = (
+        tr("{free:.1f} GB free", free=free / 1e9),
+        tr("End other programs, or train a smaller model: {--size micro}."),
+    )
+    yield Finding("memory", "note", text, remedy) if free < LITTLE_MEMORY else Finding("memory", "ok", text)
 
 
 def _disk() -> Iterator[Finding]:
@@ -205,11 +184,11 @@ def _disk() -> Iterator[Finding]:
         if not os.access(there, os.W_OK):
             text = tr("{folder}: files cannot be written there", folder=folder)
             remedy = tr("Name another folder with JUMOK_CACHE.") if name == "cache" else tr("Work in another folder.")
-            yield Finding(name=name, condition="problem", text=text, remedy=remedy)
+            yield Finding(name, "problem", text, remedy)
         elif free < LITTLE_DISK:
-            yield Finding(name=name, condition="note", text=text, remedy=tr("Make room before a training."))
+            yield Finding(name, "note", text, tr("Make room before a training."))
         else:
-            yield Finding(name=name, condition="ok", text=text)
+            yield Finding(name, "ok", text)
 
 
 def _font() -> Iterator[Finding]:
@@ -219,9 +198,9 @@ def _font() -> Iterator[Finding]:
     if family is None:
         text = tr("no font with Hangul: pictures show boxes")
         install = {"Darwin": "brew install font-nanum-gothic"}.get(platform.system(), "apt install fonts-nanum")
-        yield Finding(name="font", condition="note", text=text, remedy=install)
+        yield Finding("font", "note", text, install)
     else:
-        yield Finding(name="font", condition="ok", text=family)
+        yield Finding("font", "ok", family)
 
 
 def _terminal() -> Iterator[Finding]:
@@ -233,9 +212,9 @@ def _terminal() -> Iterator[Finding]:
     except (UnicodeEncodeError, LookupError):
         remedy = "chcp 65001" if os.name == "nt" else "export LANG=C.UTF-8"
         missing = tr("{text}; Korean cannot be shown", text=text)
-        yield Finding(name="terminal", condition="problem", text=missing, remedy=remedy)
+        yield Finding("terminal", "problem", missing, remedy)
     else:
-        yield Finding(name="terminal", condition="ok", text=text)
+        yield Finding("terminal", "ok", text)
 
 
 def _locale() -> str:
@@ -248,6 +227,6 @@ def _extras() -> Iterator[Finding]:
         missing = [name for name in modules if importlib.util.find_spec(name) is None]
         if missing:
             text = tr("not installed: {use}", use=tr(use))
-            yield Finding(name=extra, condition="note", text=text, remedy=f"pip install 'jumok[{extra}]'")
+            yield Finding(extra, "note", text, f"pip install 'jumok[{extra}]'")
         else:
-            yield Finding(name=extra, condition="ok", text=tr(use))
+            yield Finding(extra, "ok", tr(use))

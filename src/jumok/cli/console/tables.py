@@ -11,6 +11,7 @@ from rich.text import Text
 
 from jumok.corpora.catalogue import Corpus
 from jumok.messages import tr
+from jumok.text import with_signs
 
 
 def show_figures(figures: Mapping[str, Any]) -> None:
@@ -33,6 +34,18 @@ def show_models(rows: Sequence[Mapping[str, Any]], figures: Sequence[str]) -> No
         table.add_column(heading.replace("_per_second", "/s").replace("_per_", "/"), justify="right", no_wrap=True)
     for row in rows:
         table.add_row(Text(row["name"]), *("–" if row.get(name) is None else _figure(row[name]) for name in shown))
+    Console().print(table)
+
+
+def show_candidates(masks: Sequence[Sequence[tuple[int, str, float]]]) -> None:
+    """Print a row for each candidate of each mask. A token of white space is shown as a Python string."""
+    table = Table(box=None, header_style="bold")
+    for heading in (tr("blank"), tr("probability")):
+        table.add_column(heading, justify="right")
+    table.add_column(tr("token"))
+    for number, candidates in enumerate(masks, 1):
+        for place, (_, token, share) in enumerate(candidates):
+            table.add_row("" if place else str(number), f"{share:.1%}", Text(with_signs(token.strip() or repr(token))))
     Console().print(table)
 
 
