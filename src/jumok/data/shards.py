@@ -150,7 +150,8 @@ def _encoded_in_order(tokenizer: Tokenizer, parts: Iterable[Part]) -> Generator[
     """Encode parts side by side, and yield each with its ids, in order; only a few parts are held in memory."""
     waiting: deque[tuple[Part, Future[Ids]]] = deque()
     count = processors()
-    with ThreadPoolExecutor(count) as threads:  # the library encodes without holding the lock of the interpreter
+    threads = ThreadPoolExecutor(count)  # the library encodes without holding the lock of the interpreter
+    try:
         for part in parts:
             waiting.append((part, threads.submit(tokenizer.encode, part.text)))
             if len(waiting) > 2 * count:
@@ -158,6 +159,8 @@ def _encoded_in_order(tokenizer: Tokenizer, parts: Iterable[Part]) -> Generator[
                 yield part, future.result()
         for part, future in waiting:
             yield part, future.result()
+    finally:
+        threads.shutdown(cancel_futures=True)
 
 
 def _of_one_shard(results: Iterator[tuple[Part, Ids]], ends: list[int]) -> Iterator[Ids]:
