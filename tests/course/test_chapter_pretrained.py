@@ -8,11 +8,9 @@ import pytest
 import torch
 from equality import DTYPES, assert_close
 from torch import nn
-from torch.nn import functional as F
 
 from jumok.config import BERTConfig
 from jumok.course.chapters import pretrained as lesson
-from jumok.course.chapters.dot_product import scores_by_product, softmax
 from jumok.errors import LessonError
 from jumok.models.bert import BERT
 from jumok.nn.attention import attention_weights
@@ -84,44 +82,6 @@ def test_a_published_encoder_attends_here_as_there(encoder: BERT) -> None:
 # --- the published encoder --------------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
-@torch.no_grad()
-def test_the_sentence_of_the_textbook(encoder: BERT) -> None:
-    """Ids, embeddings and scores of a sentence that many lessons on BERT begin with."""
-    ids = lesson.read(encoder, SENTENCE, special=False)
-    assert ids.tolist() == [[2051, 10029, 2066, 2019, 8612]]
-    assert lesson.read(encoder, SENTENCE).tolist() == [[101, 2051, 10029, 2066, 2019, 8612, 102]]
-    x = encoder.token_embedding(ids)
-    assert x.shape == (1, 5, 384)
-    scores = scores_by_product(x, x) / 384**0.5
-    weights = softmax(scores)
-    assert scores.shape == weights.shape == (1, 5, 5)
-    torch.testing.assert_close(weights.sum(dim=-1), torch.ones(1, 5))
-    torch.testing.assert_close(weights @ x, F.scaled_dot_product_attention(x, x, x))
-    assert weights.argmax(dim=-1).tolist() == [[0, 1, 2, 3, 4]]
-
-
-@torch.no_grad()
-def test_heads_with_a_job(encoder: BERT) -> None:
-    """On sentences that the chapter does not use."""
-    for text in ("she opened the window because the room was too hot", "the cat was sleeping on the sofa"):
-        weights = lesson.layer_weights(encoder, lesson.read(encoder, text))[:, 0]
-        assert lesson.share_at(weights, -1)[0, 2] > 0.95
-        assert lesson.share_at(weights, 1)[1, 8] > 0.5
-        assert lesson.share_on(weights, 0)[4, 5] > 0.7
-
-
-@torch.no_grad()
-def test_a_word_in_two_senses_moves_apart(encoder: BERT) -> None:
-    flies = []
-    for text in ("time flies when you are busy", "time flies too fast", "fruit flies like a banana"):
-        flies.append(lesson.layer_states(encoder, lesson.read(encoder, text))[:, 0, 2])
-    same, other = (F.cosine_similarity(flies[0], flies[i], dim=-1) for i in (1, 2))
-    assert same[-1] > 0.9
-    assert other[-1] < 0.7
-    torch.testing.assert_close(other[0], torch.tensor(1.0))
-
-
 @torch.no_grad()
 def test_sentence_vectors_are_those_of_the_encoders_makers(encoder: BERT) -> None:
     """The mean over all tokens, [CLS] and [SEP] too, of length one, as its 1_Pooling/config.json says."""
@@ -132,11 +92,6 @@ def test_sentence_vectors_are_those_of_the_encoders_makers(encoder: BERT) -> Non
         hidden = stock(lesson.read(encoder, text)).last_hidden_state[0]
         wanted = hidden.mean(dim=0) / hidden.mean(dim=0).norm()
         torch.testing.assert_close(lesson.sentence_vector(encoder, text), wanted, rtol=0, atol=1e-5)
-
-
-def test_words_that_it_does_not_know_are_one(encoder: BERT) -> None:
-    assert lesson.read(encoder, "꽃이 예뻐요").tolist() == lesson.read(encoder, "닭이 울었어요").tolist()
-    assert lesson.read(encoder, "꽃", special=False).tolist() == [[100]]
 
 
 @torch.no_grad()

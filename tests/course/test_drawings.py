@@ -79,13 +79,6 @@ def test_boxes_do_not_overlap(name: str) -> None:
     assert [(a.label, b.label) for i, a in enumerate(boxes) for b in boxes[:i] if overlap(a, b)] == []
 
 
-def test_text_widths() -> None:
-    """A Hangul syllable is a square, a Latin letter about half of one."""
-    assert text_width("어텐션", 10) == 30
-    assert text_width("mask", 10) == pytest.approx(22.4)
-    assert text_width("(B, T)", 10, mono=True) == pytest.approx(36.6)
-
-
 def test_a_part_is_highlighted(tmp_path: Path) -> None:
     draw_architecture("attention", tmp_path / "a.svg", "en", highlight=("mask",))
     root = ET.fromstring((tmp_path / "a.svg").read_text(encoding="utf-8"))

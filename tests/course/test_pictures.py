@@ -225,13 +225,6 @@ def test_what_cannot_be_drawn(draw: Callable[[Path], None], message: str, tmp_pa
 # --- fonts ---
 
 
-def test_hangul_is_drawn_with_a_font_that_has_it(tmp_path: Path, hangul: None) -> None:
-    """pytest turns the warning about a missing character into an error; and other syllables look different."""
-    for name in ("책", "새"):
-        draw_lines({name: ([1], [1])}, tmp_path / f"{name}.png")
-    assert (tmp_path / "책.png").read_bytes() != (tmp_path / "새.png").read_bytes()
-
-
 def test_no_font_with_hangul(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without one each syllable is an empty box; one warning says what to install, and the picture is there."""
     monkeypatch.setattr(canvases, "HANGUL_FONTS", {"No Such Font": ("no-such-font.ttf",)})

@@ -148,11 +148,6 @@ def test_the_header_describes_the_model(kind: str) -> None:
     assert header["config"]["type"] == {"bert": "bert", "pairs": "encoder_decoder"}.get(kind.split()[0], "gpt")
 
 
-def test_the_same_model_gives_the_same_file() -> None:
-    first, second = (ModelPage(model_of(), "novel", title="제목").html for _ in range(2))
-    assert first == second
-
-
 def test_the_size_is_at_most_one_and_a_half_times_that_of_the_parameters() -> None:
     model = model_of(n_layer=2, n_embd=256, n_head=4)
     for parameter in model.parameters():  # some of an untrained model are zero, which takes less

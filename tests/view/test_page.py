@@ -87,18 +87,7 @@ def test_how_a_page_opens_is_in_it() -> None:
     assert json.loads(Elements(page(opening=opening).html).only("script", id="jumok-open")) == opening
 
 
-def test_a_page_is_the_same_each_time() -> None:
-    assert page().html == page().html
-
-
 # --- saving and showing ---
-
-
-def test_save_writes_the_whole_page(tmp_path: Path) -> None:
-    made = page()
-    assert made.save(tmp_path / "쪽.html") == tmp_path / "쪽.html"
-    assert (tmp_path / "쪽.html").read_text(encoding="utf-8") == made.html
-    assert [file.name for file in tmp_path.iterdir()] == ["쪽.html"]
 
 
 def test_a_page_that_cannot_be_written_says_why(tmp_path: Path) -> None:

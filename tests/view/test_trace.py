@@ -353,17 +353,6 @@ def test_a_text_of_one_token_has_statistics_that_a_page_can_hold() -> None:
     ]  # fmt: skip
 
 
-def test_notes_are_in_the_tone_of_the_page() -> None:
-    """The Korean of a page is written in 합니다체, and so are its notes."""
-    notes = [
-        *trace(gpt(), TEXT * 2).notes,
-        *trace(bert(head="pooler"), TEXT).notes,
-        *trace(seq2seq(), TEXT, target="비가").notes,
-    ]
-    assert len(notes) >= 4
-    assert [note for note in notes if not note["ko"].endswith("니다.")] == []
-
-
 def test_statistics_between_two_texts_and_in_both_directions() -> None:
     weights = np.full((1, 2, 4), 0.25, np.float32)
     crossing = head_statistics(weights, causal=False, crossing=True)

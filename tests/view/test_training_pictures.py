@@ -57,15 +57,6 @@ def test_any_events_make_a_picture(events: list[dict[str, Any]], tmp_path: Path)
     assert list(tmp_path.iterdir()) == [tmp_path / "loss.png"]
 
 
-def test_the_curves_show_the_losses(tmp_path: Path) -> None:
-    """Another run, another picture; the same run, the same one."""
-    events = [step(n, 6.0 / n) for n in range(1, 50)]
-    for name, extra in (("one.png", []), ("same.png", []), ("other.png", [held_out(30, 1.0)])):
-        draw_loss([*events, *extra], tmp_path / name)
-    one, same, other = ((tmp_path / name).read_bytes() for name in ("one.png", "same.png", "other.png"))
-    assert one == same != other
-
-
 def test_the_best_validation_is_not_always_that_of_the_least_loss(tmp_path: Path) -> None:
     for name, best in (("first.png", (True, False)), ("second.png", (True, True))):
         events = [held_out(10, 1.0, best=best[0]), held_out(20, 2.0, best=best[1])]
@@ -81,13 +72,6 @@ def test_a_share_is_drawn_beside_the_loss(tmp_path: Path) -> None:
     assert alone == lacking != beside
 
 
-def test_a_picture_replaces_the_one_before(tmp_path: Path) -> None:
-    path = tmp_path / "loss.png"
-    path.write_text("old")
-    draw_loss([step(1, 5.0)], path)
-    assert path.read_bytes().startswith(b"\x89PNG")
-
-
 def test_a_long_run_is_drawn_by_means() -> None:
     """The picture of a run of a million steps had a million points, and all its events were in memory."""
     assert _means([]) == []
@@ -97,15 +81,6 @@ def test_a_long_run_is_drawn_by_means() -> None:
     assert len(means) <= MOST_POINTS
     assert means[:2] == [1.0, 4.0]
     assert means[-1] == pytest.approx(sum(values[len(means) * 3 - 3 :]) / len(values[len(means) * 3 - 3 :]))
-
-
-def test_the_mean_starts_where_the_losses_do() -> None:
-    assert _smoothed([]) == []
-    assert _smoothed([4.0, 4.0, 4.0]) == pytest.approx([4.0, 4.0, 4.0])
-    falling = _smoothed([10.0] + [0.0] * 1000)
-    assert falling[0] == pytest.approx(10.0)
-    assert falling == sorted(falling, reverse=True)
-    assert falling[-1] < 0.01
 
 
 # --- the loss axis ---

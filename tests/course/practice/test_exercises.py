@@ -44,15 +44,6 @@ def test_the_task_and_the_hints_are_in_both_languages(one: Exercise) -> None:
 
 
 @ALL
-def test_an_empty_file_is_explained(one: Exercise, tmp_path: Path) -> None:
-    from jumok.course.practice.child import judge
-
-    path = tmp_path / one.file
-    path.write_text("\n", encoding="utf-8")
-    assert judge(path, one.slug)["faults"][0]["mistake"] == "empty-file"
-
-
-@ALL
 def test_a_result_of_none_is_explained(one: Exercise, tmp_path: Path) -> None:
     """A file whose functions and methods return nothing is wrong, and no exception of the check passes."""
     from jumok.course.practice.child import judge

@@ -1,0 +1,518 @@
+"""Chapters 0, 12 to 18: foundations, training, writing and history by hand are what production and PyTorch compute."""
+
+from __future__ import annotations
+
+import math
+import unicodedata
+from collections import Counter
+from typing import Any
+
+import pytest
+import torch
+from equality import assert_close, random, randomise
+from torch import Tensor, nn
+
+from jumok import BERT, GPT, EncoderDecoder, train_tokenizer
+from jumok.config import BERTConfig, EncoderDecoderConfig, GPTConfig, TrainConfig
+from jumok.corpora import stories
+from jumok.course.chapters import (
+    bigrams,
+    foundations,
+    recurrence,
+    tokenization,
+    training,
+    writing,
+)
+from jumok.course.chapters import masked_language_model as mlm
+from jumok.course.chapters import transformer_2017 as paper
+from jumok.course.chapters.recurrence import AdditiveAttention, DotProductAttention, Kind, Reverser
+from jumok.course.chapters.three_models import NO_TARGET
+from jumok.course.chapters.tokenization import BYTES, PIECE, Merge
+from jumok.data.batches import Batches
+from jumok.evaluation.bigram import Bigram
+from jumok.inference.answer import answer_ids
+from jumok.inference.answer_search import Search
+from jumok.inference.generate import generate_ids
+from jumok.inference.sampling import Sampling, drawn, filtered, keep_min_p, keep_top_k, keep_top_p
+from jumok.models.losses import cross_entropies
+from jumok.nn.attention import attention_weights
+from jumok.tokenizers import Tokenizer
+from jumok.training import optim
+
+TALES = "".join(stories.write(12_000))
+ROWS = 3 * random(40, 23)
+
+
+# --- 0: foundations ---
+
+
+def test_loops_are_the_operations_of_torch() -> None:
+    x, a, b = random(2, 3, 4), random(3, 4), random(4, 5, seed=1)
+    for dim in (0, 1, -1):
+        assert_close(foundations.sum_by_loop(x, dim), x.sum(dim))
+    assert_close(foundations.product_by_loop(a, b), a @ b)
+    ids = torch.tensor([[2, 0], [1, 1]])
+    assert torch.equal(foundations.embedding_by_one_hot(ids, a), a[ids])
+    assert torch.equal(foundations.one_hot(ids, 6), nn.functional.one_hot(ids, 6).float())
+
+
+@pytest.mark.parametrize("a", [(), (1,), (2, 3), (2, 1), (5, 1, 3), (0, 3)], ids=str)
+@pytest.mark.parametrize("b", [(3,), (2, 3), (1, 1, 1, 1)], ids=str)
+def test_broadcasting(a: tuple[int, ...], b: tuple[int, ...]) -> None:
+    assert foundations.broadcast_shape((3, 1), (1, 4)) == (3, 4)
+    try:
+        expected = tuple(torch.broadcast_shapes(a, b))
+    except RuntimeError:
+        with pytest.raises(ValueError, match="do not broadcast"):
+            foundations.broadcast_shape(a, b)
+    else:
+        assert foundations.broadcast_shape(a, b) == expected
+
+
+def test_slopes_are_gradients() -> None:
+    x = random(3, 2).requires_grad_()
+
+    def f(y: Tensor) -> Tensor:
+        return (y.sin() * y.exp()).sum() + y[0, 0] * y[2, 1]
+
+    f(x).backward()
+    torch.testing.assert_close(foundations.slopes(f, x.detach()), x.grad, rtol=0, atol=1e-8)
+
+
+def test_the_average_surprise_is_the_loss() -> None:
+    assert math.copysign(1, foundations.surprise(1.0)) == 1
+    assert foundations.surprise(0.25) == pytest.approx(2 * math.log(2))
+    logits, targets = 100 * random(2, 3, 9), torch.tensor([[0, 3, 8], [1, 1, 7]])
+    found = foundations.average_surprise(logits, targets)
+    torch.testing.assert_close(found, cross_entropies(logits, targets).mean())
+
+
+# --- 12: bigrams and batches ---
+
+
+def test_pairs_are_counted() -> None:
+    counts = bigrams.count_pairs(torch.tensor([0, 1, 0, 1, 2, 0]), 4)
+    assert counts.tolist() == [[0, 2, 0, 0], [1, 0, 1, 0], [1, 0, 0, 0], [0, 0, 0, 0]]
+    probabilities = bigrams.counted_probabilities(counts)
+    assert probabilities[1].tolist() == [0.5, 0, 0.5, 0]
+    assert probabilities[3].isnan().all()
+    assert_close(bigrams.counted_probabilities(counts, 1.0).sum(dim=-1), torch.ones(4))
+
+
+def test_learning_finds_what_is_counted() -> None:
+    torch.manual_seed(0)
+    ids = torch.randint(5, (400,))  # every pair occurs, so the best table is finite
+    counted = bigrams.counted_probabilities(bigrams.count_pairs(ids, 5))
+    model = bigrams.BigramModel(5)
+    losses = bigrams.learn(model, ids, steps=200, rate=0.1)
+    assert losses[0] == pytest.approx(math.log(5), abs=1e-6)
+    torch.testing.assert_close(model.table.weight.softmax(dim=-1), counted, rtol=0, atol=1e-3)
+    best = cross_entropies(counted.log()[ids[:-1]], ids[1:]).mean().item()
+    assert best - 1e-6 < losses[-1] < best + 1e-4
+
+
+def test_the_end_is_held_out() -> None:
+    kept, held_out = bigrams.hold_out(torch.arange(103), 0.25)
+    assert torch.equal(torch.cat([kept, held_out]), torch.arange(103))
+    assert len(held_out) == 26
+
+
+@pytest.mark.parametrize("length", [33, 500])
+def test_batches_are_those_of_production(length: int) -> None:
+    """Through two epochs, with batches that reach from one into the next."""
+    ids = torch.randint(1_000, (length,))
+    production = Batches(ids.numpy(), context_length=8, batch_size=3, seed=7)
+    starts = [start for epoch in range(3) for start in bigrams.epoch_starts(length, 8, 7, epoch)]
+    for number in range(2 * production.windows // 3):
+        mine = bigrams.windows(ids, starts[3 * number : 3 * number + 3], 8)
+        for ours, theirs in zip(mine, production.batch(number), strict=True):
+            assert torch.equal(ours, theirs)
+
+
+def test_the_baseline_is_that_of_production() -> None:
+    """Also for characters that never occurred."""
+    asked = "옛날에 율무라는 강아지가\n\n갔어요. Q"
+    expected = Bigram([TALES[:500]]).nats_per_char([asked])
+    assert bigrams.witten_bell(TALES[:500], asked) == pytest.approx(expected, abs=1e-12)
+
+
+# --- 13: training ---
+
+
+def test_the_gradient_of_the_logits() -> None:
+    logits, targets = random(2, 3, 7).requires_grad_(), torch.tensor([[0, 3, 6], [1, 1, 2]])
+    cross_entropies(logits, targets).mean().backward()
+    torch.testing.assert_close(training.logit_gradient(logits.detach(), targets), logits.grad)
+
+
+def test_adamw() -> None:
+    parameter = nn.Parameter(random(4, 3))
+    optimizer = torch.optim.AdamW([parameter], lr=0.03, betas=(0.8, 0.9), weight_decay=0.1)
+    mine, state = parameter.detach().clone(), training.adam_begin(parameter.detach())
+    settings = {"rate": 0.03, "beta1": 0.8, "beta2": 0.9, "weight_decay": 0.1}
+    for step in range(4):
+        parameter.grad = random(4, 3, seed=step)
+        mine, state = training.adamw_step(mine, parameter.grad, state, **settings)
+        optimizer.step()
+        torch.testing.assert_close(mine, parameter.detach())
+
+
+@pytest.mark.parametrize("shape", [(6, 6), (3, 8)], ids=str)
+def test_muon(shape: tuple[int, int]) -> None:
+    """Production rounds to bfloat16 and leaves the singular values near 1; the direction is the same."""
+    parameter = nn.Parameter(random(*shape, dtype=torch.float32))
+    optimizer = optim.Muon([parameter], lr=0.5, momentum=0.9, weight_decay=0.1)
+    mine, mean = parameter.detach().clone(), torch.zeros(shape)
+    for step in (1, 2):
+        parameter.grad = random(*shape, dtype=torch.float32, seed=step)
+        before = mine
+        mine, mean = training.muon_step(mine, parameter.grad, mean, rate=0.5, momentum=0.9, weight_decay=0.1)
+        optimizer.step()
+        assert (parameter - mine).norm() < 0.2 * (mine - before).norm()
+        mine = parameter.detach().clone()
+    values = training.singular_values_after(torch.linspace(0.005, 1, 1_000, dtype=torch.float64))
+    assert 0.90 < values.min() < values.max() < 1.09
+
+
+@pytest.mark.parametrize("limit", [0.1, 1e6])
+def test_clipping(limit: float) -> None:
+    model = nn.Linear(3, 4)
+    model(torch.randn(5, 3)).square().sum().backward()
+    mine, norm = training.clipped([p.grad.clone() for p in model.parameters() if p.grad is not None], limit)
+    assert norm == pytest.approx(optim.clip_gradients(model, limit), rel=1e-5)
+    for ours, p in zip(mine, model.parameters(), strict=True):
+        torch.testing.assert_close(ours, p.grad, rtol=1e-4, atol=1e-6)
+    assert training.clipped([torch.zeros(2)], limit)[1] == 0
+
+
+@pytest.mark.parametrize("schedule", ["linear", "cosine"])
+def test_the_learning_rate(schedule: str) -> None:
+    for warmup in (0.0, 0.5):
+        config = TrainConfig(steps=10, schedule=schedule, warmup=warmup)
+        for progress in (0, 0.01, 0.3, 0.5, 0.9, 1):
+            mine = training.learning_rate(progress, peak=3.0, warmup=warmup, schedule=schedule)
+            assert mine == pytest.approx(3.0 * optim.rate(config, progress), abs=1e-12)
+
+
+# --- 14: writing ---
+
+
+def test_what_is_kept_is_what_production_keeps() -> None:
+    ties = torch.tensor([[1.0, 2.0, 2.0, 2.0, 0.0], [0.0, 0.0, 0.0, 0.0, 0.0]], dtype=torch.float64)
+    for rows in (ROWS, ties):
+        for k in (1, 2, 1_000):
+            assert torch.equal(torch.stack([writing.top_k(row, k) for row in rows]), keep_top_k(rows, k))
+    for share in (1e-9, 0.3, 0.95):
+        assert torch.equal(torch.stack([writing.top_p(row, share) for row in ROWS]), keep_top_p(ROWS, share))
+        assert torch.equal(torch.stack([writing.min_p(row, share) for row in ROWS]), keep_min_p(ROWS, share))
+    seen = torch.arange(23).expand_as(ROWS) % 3 == 0
+    expected = filtered(ROWS, Sampling(temperature=0, repetition_penalty=1.3), seen)
+    assert_close(torch.stack([writing.penalise(row, [*range(0, 23, 3), 0], 1.3) for row in ROWS]), expected)
+
+
+def test_draws() -> None:
+    """Also from rows in which tokens are ruled out, at both ends of the random numbers."""
+    rows = keep_top_k(ROWS, 4)
+    for numbers in (torch.rand(40, 1, dtype=torch.float64), torch.zeros(40, 1, dtype=torch.float64)):
+        mine = [writing.draw(row, 1 - number) for row, number in zip(rows, numbers[:, 0].tolist(), strict=True)]
+        assert mine == drawn(rows, numbers)[:, 0].tolist()
+    assert writing.draw(torch.tensor([-math.inf, 0.0]), 1e-12) == 1
+
+
+@pytest.mark.parametrize("settings", [{"temperature": 0}, {"temperature": 0.7, "top_p": 0.6}])
+def test_a_text_is_that_of_production(settings: dict[str, float]) -> None:
+    model = GPT(GPTConfig(vocab_size=20, context_length=32, n_layer=1, n_head=2, n_embd=16))
+    randomise(model)
+
+    @torch.no_grad()
+    def next_logits(ids: list[int]) -> Tensor:
+        return model(torch.tensor([ids]))[0, -1]
+
+    steps = generate_ids(model, [4, 2], Sampling(**settings), seed=3)
+    keep = {"keep": lambda row: writing.top_p(row, settings["top_p"])} if "top_p" in settings else {}
+    mine = writing.write(next_logits, [4, 2], 20, temperature=settings["temperature"], seed=3, **keep)
+    assert mine == [next(steps) for _ in range(20)]
+
+
+def test_the_share_of_different_grams() -> None:
+    assert writing.distinct_share([1, 2] * 10, 2) == 2 / 19
+    with pytest.raises(ValueError, match="a text of 2 tokens has no 3-gram"):
+        writing.distinct_share([1, 2], 3)
+
+
+@pytest.mark.parametrize("beam", [1, 4])
+@pytest.mark.parametrize("penalty", [0.0, 2.0])
+@pytest.mark.parametrize("seed", range(3))
+def test_beam_search_is_that_of_production(beam: int, penalty: float, seed: int) -> None:
+    """Of models that end early, late and not at all."""
+    tokenizer = train_tokenizer("가나다라", "char")
+    torch.manual_seed(seed)
+    shape = {"vocab_size": tokenizer.vocab_size, "context_length": 8, "n_layer": 1, "n_head": 2, "n_embd": 8}
+    model = EncoderDecoder(EncoderDecoderConfig(**shape, pad_id=0, decoder_start_id=0, eos_id=1)).double()
+    model.tokenizer = tokenizer
+    for parameter in model.parameters():
+        nn.init.normal_(parameter, std=0.5)
+    with torch.no_grad():
+        model.token_embedding.weight[1] *= 1 + seed  # [EOS]
+    source = [5, 6, 1]
+    after = writing.decoder_log_probabilities(model, source)
+    mine = writing.beam_search(after, 1, beam=beam, longest=8, length_penalty=penalty)
+    search = Search(beam=beam, n_best=beam, length_penalty=penalty)
+    [expected] = answer_ids(model, [torch.tensor(source).numpy()], search)
+    assert [one.ids for one in mine] == [one.ids for one in expected]
+    assert [one.score(penalty) for one in mine] == pytest.approx([one.score for one in expected])
+
+
+def test_a_wide_beam_finds_the_best_target() -> None:
+    table = random(4, 4).log_softmax(dim=-1)  # row: the token before; the last id ends
+
+    def after(ids: tuple[int, ...]) -> Tensor:
+        return table[ids[-1] if ids else 0]
+
+    every = writing.every_target(after, 3, longest=4, length_penalty=0.0)
+    assert len(every) == len({one.ids for one in every}) == 1 + 3 + 9 + 27 * 4
+    assert sum(math.exp(one.total) for one in every) == pytest.approx(1)
+    assert writing.beam_search(after, 3, beam=100, longest=4, length_penalty=0.0)[0].ids == every[0].ids
+
+
+# --- 15: tokenizers ---
+
+
+@pytest.mark.parametrize("text", ["뷁과 쀍", "😀 é\0\n", "", unicodedata.normalize("NFD", "토끼와 뷁")], ids=ascii)
+def test_characters_with_a_fallback_are_the_production_ids(text: str) -> None:
+    production = train_tokenizer(TALES, "char")
+    known = sorted(character for character, count in Counter(TALES).items() if count >= 2)
+    ids = {character: 256 + place for place, character in enumerate(known)}
+    assert tokenization.encode_characters(text, ids, range(256)) == production.encode(text).tolist()
+
+
+def test_pairs_are_merged_from_left_to_right_within_words() -> None:
+    for symbols, merged in (("aab", "a ab"), ("ba", "b a"), ("", ""), ("xabab", "x ab ab")):
+        assert tokenization.merge_pair(tuple(symbols), "a", "b") == tuple(merged.split())
+    assert tokenization.merge_pair(("a",) * 5, "a", "a") == ("aa", "aa", "a")
+    counts = tokenization.count_pairs({("가", "나", "가"): 2, ("가", "나"): 1, ("나",): 9})
+    assert counts == {("가", "나"): 3, ("나", "가"): 2}
+
+
+def test_merging_stops_and_breaks_ties() -> None:
+    words = {("a", "b", "c"): 5}
+    assert tokenization.learn_merges(words, 1) == [Merge("a", "b", 5)]
+    assert tokenization.learn_merges(words, 9) == [Merge("a", "b", 5), Merge("ab", "c", 5)]
+    assert tokenization.learn_merges(words, 9, min_count=6) == []
+    ties = {("a", "b"): 2, ("c", "d"): 2}
+    assert tokenization.learn_merges(ties, 1)[0][:2] == ("a", "b")
+    assert tokenization.learn_merges(ties, 1, alphabet=("c", "d", "a", "b"))[0][:2] == ("c", "d")
+
+
+@pytest.mark.parametrize(
+    ("text", "number"), [(TALES[:4000], 150), ("aaaa aaa aa aaaaaaa " * 3, 10)], ids=["tales", "a"]
+)
+def test_merges_are_those_of_the_production_tokenizer(text: str, number: int) -> None:
+    merges = tokenization.learn_merges(tokenization.in_bytes(tokenization.pieces(text)), number, alphabet=BYTES)
+    production = train_tokenizer(text, "bpe", vocab_size=256 + number)
+    assert [merge.left + merge.right for merge in merges] == production.bytes_of(range(256, production.vocab_size))
+    given = TALES[6000:8000]
+    pieces = [tokenization.apply_merges(tokenization.single_bytes(piece), merges) for piece in PIECE.findall(given)]
+    assert [symbol for piece in pieces for symbol in piece] == production.bytes_of(production.encode(given))
+
+
+def test_the_bigram_loss_by_hand() -> None:
+    """After 0 came 1 twice and 0 once: n(0) = 3, d(0) = 2. Token 2 never came."""
+    train = [0, 1, 0, 0, 1]
+    p_1 = (2 + 2 * (2 + 1) / (4 + 3)) / (3 + 2)
+    assert tokenization.bigram_loss(train, [0, 1], 3) == pytest.approx(-math.log(p_1))
+    assert tokenization.bigram_loss(train, [2, 1], 3) == pytest.approx(-math.log((2 + 1) / (4 + 3))), "p(b) alone"
+
+
+# --- 16: BERT ---
+
+SPECIAL = ["[PAD]", "[CLS]", "[SEP]", "[MASK]"]
+
+
+def the_tokenizer() -> Tokenizer:
+    return train_tokenizer("\n".join(mlm.sentences()), "char", special_tokens=SPECIAL)
+
+
+def test_texts_are_framed_and_padded() -> None:
+    assert mlm.join_texts([5, 6], cls=1, sep=2) == ([1, 5, 6, 2], [0, 0, 0, 0])
+    assert mlm.join_texts([5, 6], [7], cls=1, sep=2) == ([1, 5, 6, 2, 7, 2], [0, 0, 0, 0, 1, 1])
+    tokenizer = the_tokenizer()
+    batch = mlm.framed_batch(["나는", "밥을 먹었다"], tokenizer)
+    pad, cls, sep, _ = (tokenizer.special_tokens[name] for name in SPECIAL)
+    assert batch[:, 0].tolist() == [cls, cls]
+    assert batch[0, 3:].tolist() == [sep, pad, pad, pad, pad]
+    assert tokenizer.decode(batch[1, 1:7].numpy()) == "밥을 먹었다"
+
+
+def test_masking_has_the_shares_of_the_paper() -> None:
+    """Special tokens are never chosen, and the input stays as it is."""
+    ids = torch.randint(30, (400, 500), generator=torch.Generator().manual_seed(1))
+    before = ids.clone()
+    generator = torch.Generator().manual_seed(0)
+    inputs, targets = mlm.mask_tokens(ids, mask_id=3, special=range(4), vocab_size=30, random=generator, rate=0.15)
+    chosen = targets != NO_TARGET
+    assert torch.equal(ids, before)
+    assert not chosen[ids < 4].any()
+    assert chosen[ids >= 4].double().mean() == pytest.approx(0.15, abs=0.005)
+    assert torch.equal(targets[chosen], ids[chosen])
+    assert torch.equal(inputs[~chosen], ids[~chosen]), "nothing else changes"
+    became_mask, kept = inputs[chosen] == 3, inputs[chosen] == ids[chosen]
+    assert became_mask.double().mean() == pytest.approx(0.8, abs=0.01)
+    assert kept.double().mean() == pytest.approx(0.1 + 0.1 / 26, abs=0.01), "a random token may be the same"
+    assert inputs[chosen][~became_mask & ~kept].unique().tolist() == list(range(4, 30)), "ordinary tokens only"
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("head", ["none", "pooler", "mlm"])
+def test_hidden_states_by_hand_are_those_of_the_model(head: Any) -> None:
+    model = BERT(BERTConfig(vocab_size=30, context_length=12, n_layer=2, n_head=2, n_embd=8, head=head)).eval()
+    randomise(model)
+    ids = torch.randint(30, (3, 7))
+    segments = (torch.arange(7) > 3).long().expand(3, 7)
+    hidden = mlm.hidden_states(model, ids, segments)
+    assert_close(hidden, model(ids, token_types=segments))
+    if head == "pooler":
+        assert_close(mlm.pool(model, hidden), model.pooled(hidden))
+    else:
+        with pytest.raises(ValueError, match="has no pooler"):
+            mlm.pool(model, hidden)
+
+
+def test_pretraining_and_finetuning_learn() -> None:
+    tokenizer = the_tokenizer()
+    batch = mlm.framed_batch(mlm.sentences(), tokenizer)
+    shape = {"context_length": 12, "n_layer": 1, "n_head": 2, "n_embd": 16, "dropout": 0.0, "attention_dropout": 0.0}
+    runs = []
+    for _ in range(2):
+        torch.manual_seed(0)
+        model = BERT(BERTConfig(vocab_size=tokenizer.vocab_size, **shape, head="mlm"))
+        runs.append(mlm.pretrain(model, batch, tokenizer, steps=30))
+    assert runs[0] == runs[1]
+    assert runs[0][-1] < runs[0][0] - 1
+    model = BERT(BERTConfig(vocab_size=30, **shape, head="classify", labels=("가", "나")))
+    ids = torch.tensor([[1, 5, 2, 0], [1, 6, 7, 2], [1, 8, 2, 0], [1, 9, 7, 2]])
+    labels = torch.tensor([0, 1, 0, 1])
+    mlm.finetune(model, ids, labels, 0, steps=30)
+    assert torch.equal(model.eval().classify(model(ids, ids != 0), ids != 0).argmax(dim=-1), labels)
+
+
+# --- 17: recurrent networks ---
+
+
+@torch.no_grad()
+def test_networks_by_hand_are_those_of_pytorch() -> None:
+    x = random(3, 7, 4)
+    for kind, by_hand in ((nn.RNN, recurrence.rnn_by_hand), (nn.GRU, recurrence.gru_by_hand)):
+        network = kind(4, 6, batch_first=True).double()
+        assert_close(by_hand(network, x), network(x)[0])  # type: ignore[operator]
+
+
+def test_the_longest_chain_counts_what_must_wait() -> None:
+    w = torch.ones(3, requires_grad=True)
+    chain = w * 2 * 2 * 2
+    assert recurrence.longest_chain(chain) == 3
+    beside = torch.stack([w * n for n in range(9)])
+    assert recurrence.longest_chain(beside) == 2, "nine products that do not wait for each other, and the stack"
+    assert recurrence.longest_chain(torch.stack([chain, w])) == 4, "the longer of two ways"
+    rnn = nn.RNN(4, 4, batch_first=True).double()
+    lengths = [recurrence.longest_chain(recurrence.rnn_by_hand(rnn, random(1, t, 4))) for t in (4, 5, 40)]
+    assert lengths[2] == lengths[0] + 36 * (lengths[1] - lengths[0]) > lengths[0]
+
+
+@torch.no_grad()
+def test_two_attentions_of_2015() -> None:
+    attention, query, states = AdditiveAttention(6).double(), random(3, 6), random(3, 5, 6, seed=1)
+    assert_close(attention(query, states), attention.by_loop(query, states))
+    expected = torch.stack([(h @ s).softmax(dim=0) for s, h in zip(query, states, strict=True)])
+    assert_close(DotProductAttention()(query, states), expected)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("kind", ["vector", "additive", "dot"])
+def test_a_reverser(kind: Kind) -> None:
+    torch.manual_seed(0)
+    model = Reverser(kind, 5, 8)
+    source = torch.tensor([[0, 1, 2, 3], [4, 4, 0, 1]])
+    logits, weights = model(source)
+    torch.testing.assert_close(weights.sum(dim=-1), torch.ones(2, 4))
+    if kind == "vector":
+        assert torch.equal(weights[..., -1], torch.ones(2, 4))
+    again, _ = model(source, logits.argmax(dim=-1))
+    torch.testing.assert_close(logits, again)  # its own tokens, given as the target
+    forced, _ = model(source, source)
+    changed, _ = model(source, torch.cat((source[:, :3], source[:, :1]), dim=1))
+    assert torch.equal(forced, changed), "no output depends on the token that it predicts"
+    with pytest.raises(ValueError, match="kind='sum' is not one of vector, additive, dot"):
+        Reverser("sum", 5, 8)  # type: ignore[arg-type]
+
+
+@pytest.mark.long
+def test_attention_reverses_what_one_vector_cannot() -> None:
+    settings = {"vocab_size": 6, "width": 12, "longest": 6, "steps": 400}
+    before = torch.get_rng_state()
+    trained = {kind: recurrence.train_reverser(kind, **settings) for kind in ("vector", "dot")}
+    assert torch.equal(torch.get_rng_state(), before)
+    assert recurrence.share_right(trained["dot"], 6) > recurrence.share_right(trained["vector"], 6) + 0.15
+
+
+# --- 18: the paper of 2017 ---
+
+
+def test_the_learning_rate_of_the_paper_is_that_of_the_trainer() -> None:
+    config = TrainConfig(schedule="invsqrt", warmup=0.04)
+    for step in (1, 100, 3999, 4000, 4001, 100_000):
+        relative = paper.learning_rate(step) / paper.learning_rate(4000)
+        assert optim.rate(config, step / 100_000) == pytest.approx(relative)
+
+
+def test_label_smoothing_is_that_of_the_loss() -> None:
+    logits, targets = 3 * random(6, 11), torch.tensor([0, 3, 10, 5, 5, 1])
+    assert_close(paper.smoothed_cross_entropy(logits, targets, 0.1), cross_entropies(logits, targets, 0.1))
+
+
+def test_the_length_penalty() -> None:
+    assert paper.length_penalty(7, alpha=1.0) == 2
+    assert paper.length_penalty(7) == pytest.approx(2**0.6)
+
+
+@pytest.mark.parametrize("changes", [{"n_decoder_layer": 3}, {"mlp_width": 20, "decoder_mlp_width": 12}], ids=str)
+def test_parameters_of_the_paper_are_those_of_the_model(changes: dict[str, Any]) -> None:
+    shape = {"vocab_size": 50, "context_length": 8, "n_layer": 2, "n_head": 2, "n_embd": 8, **changes}
+    config = EncoderDecoderConfig(**shape, family="original")
+    assert sum(paper.parameter_table(config).values()) == EncoderDecoder(config).parameter_count()
+    base = EncoderDecoderConfig(vocab_size=37_000, n_layer=6, n_head=8, n_embd=512, family="original")
+    assert sum(paper.parameter_table(base).values()) == 63_082_496
+
+
+def test_layers_of_the_paper() -> None:
+    x, w, u, kernel = random(7, 4), random(4, 4, seed=1), random(4, 4, seed=2), random(4, 4, 3, seed=3)
+    assert_close(paper.self_attention(x), attention_weights(x[None], x[None])[0] @ x)
+    apart = torch.arange(7)[:, None] - torch.arange(7)
+    near = attention_weights(x[None], x[None], mask=(apart >= 0) & (apart < 3))[0] @ x
+    assert_close(paper.restricted_attention(x, 3), near)
+    first = torch.tanh(w @ x[0])
+    assert_close(paper.recurrent(x, w, u)[:2], torch.stack((first, torch.tanh(w @ x[1] + u @ first))))
+    for dilation in (1, 2):
+        taps = [x[5 - (2 - j) * dilation] for j in range(3)]
+        expected = torch.stack([kernel[..., j] @ taps[j] for j in range(3)]).sum(dim=0)
+        assert_close(paper.convolution(x, kernel, dilation)[5], expected)
+
+
+def test_multiplications_are_counted() -> None:
+    x, w = random(7, 4), random(4, 4)
+    assert paper.count_multiplications(lambda: paper.self_attention(x)) == 2 * 7 * 7 * 4
+    assert paper.count_multiplications(lambda: paper.recurrent(x, w, w)) == 2 * 7 * 4 * 4
+    assert paper.count_multiplications(lambda: paper.convolution(x, random(4, 4, 3))) == 3 * 7 * 4 * 4
+    assert paper.count_multiplications(lambda: paper.restricted_attention(x, 3)) == 2 * 3 * 7 * 4
+
+
+def test_layers_until_the_ends_are_connected() -> None:
+    kernel = random(4, 4, 3)
+    assert paper.layers_until_connected(lambda x, number: paper.self_attention(x), 9) == 1
+    for t in (8, 9, 10):
+        dilated = paper.layers_until_connected(lambda x, number: paper.convolution(x, kernel, 3**number), t)
+        assert dilated == math.ceil(math.log(t, 3) - 1e-9)
+        narrow = paper.layers_until_connected(lambda x, number: paper.restricted_attention(x, 4), t)
+        assert narrow == math.ceil((t - 1) / 3)
+    with pytest.raises(ValueError, match="5 layers do not connect 5 positions"):
+        paper.layers_until_connected(lambda x, number: x * 2, 5)
