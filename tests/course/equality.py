@@ -7,7 +7,6 @@ import torch
 from torch import Tensor, nn
 
 DTYPES = pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=["float32", "float64"])
-FOUR_DECIMALS = {"rtol": 0, "atol": 5.1e-5}  # of published tables
 
 
 def assert_close(actual: Tensor, expected: Tensor) -> None:

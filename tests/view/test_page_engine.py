@@ -5,11 +5,9 @@ Tiny models are written as for a page; Node opens them with the engine of the pa
 
 from __future__ import annotations
 
-import hashlib
 import json
 import shutil
 import subprocess
-from base64 import b64encode
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -28,9 +26,7 @@ from jumok.inference.sampling import Sampling, filtered
 from jumok.models import Model, build
 from jumok.models.special_ids import SPECIAL_TOKENS
 from jumok.tokenizers import Tokenizer, train_tokenizer
-from jumok.view.bundle import bundle, packaged
 from jumok.view.model_page import ModelPage, packed_parameters, rounded
-from jumok.view.page import embedded
 from jumok.view.schema import to_json
 from jumok.view.trace import trace
 
@@ -360,61 +356,3 @@ def test_what_a_model_cannot_do_has_a_code() -> None:
     assert found[1]["values"] == {"id": vocab, "last": vocab - 1}
     assert found[5]["found"]["ids"] == model.tokenizer.encode("\n").tolist()
     assert found[6]["found"] == "가"
-
-
-ENTRY = """
-import {openEngine} from "../view/assets/page/engine.js";
-
-window.opened = openEngine();
-"""
-
-
-def page_of(model: Model, folder: Path, *, worker: str) -> str:
-    """The address of a page that opens the engine of a model, and does nothing else.
-
-    Args:
-        worker: "allowed", or "refused" by the policy of the page.
-    """
-    code = bundle("tests/entry.js", lambda path: ENTRY if path == "tests/entry.js" else packaged(path))
-    digest = b64encode(hashlib.sha256(code.encode()).digest()).decode()
-    source = "blob:" if worker == "allowed" else "'none'"
-    policy = f"default-src 'none'; script-src 'sha256-{digest}' 'wasm-unsafe-eval'; worker-src {source}"
-    scripts = {
-        'type="application/json" id="jumok-model"': embedded(ModelPage(model, "tiny").header),
-        'type="text/plain" id="jumok-parameters"': packed_parameters(model, exact=False)[1],
-        'type="text/plain" id="jumok-worker"': bundle("view/assets/model/worker.js"),
-        "": code,
-    }
-    html = f'<!doctype html><meta charset="utf-8"><meta http-equiv="Content-Security-Policy" content="{policy}">'
-    html += "".join(f"<script {how}>{content}</script>" for how, content in scripts.items())
-    path = folder / f"{worker}.html"
-    path.write_text(html, encoding="utf-8")
-    return path.as_uri()
-
-
-@pytest.mark.browser
-@pytest.mark.long
-@pytest.mark.parametrize("worker", ["allowed", "refused"])
-def test_a_browser_writes_the_text_of_pytorch(browser: Any, worker: str, tmp_path: Path) -> None:
-    """From disk, with a policy as strict as that of a page; where workers are refused, the page computes itself."""
-    model = model_of(GPTConfig, tokenizer_of("jamo"))
-    [expected] = generate(rounded(model), PROMPT, tokens=100, temperature=0)
-    page = browser.new_page()
-    page.goto(page_of(model, tmp_path, worker=worker))
-    found = page.evaluate(
-        """async (prompt) => {
-            const engine = await window.opened;
-            const {ids} = await engine.encode(prompt);
-            let text = "";
-            const settings = {tokens: 100, sampling: {temperature: 0}};
-            const {rest} = await engine.write(ids, settings, ({added}) => (text += added));
-            const error = await engine.fill("가").catch(({code, values}) => ({code, values}));
-            const endless = engine.write(ids, {tokens: 1e9}, () => engine.stop());
-            return {text: text + rest, kind: engine.constructor.name, error, ended: (await endless).ended};
-        }""",
-        PROMPT,
-    )
-    assert found["text"] == expected.text
-    assert found["kind"] == ("WorkerEngine" if worker == "allowed" else "LocalEngine")
-    assert found["error"] == {"code": "engine.not_this_model", "values": {"method": "fill", "kind": "gpt"}}
-    assert found["ended"] == "stop"
