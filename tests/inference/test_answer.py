@@ -17,12 +17,11 @@ from transformers import AutoModelForSeq2SeqLM
 from jumok.config import EncoderDecoderConfig, GPTConfig
 from jumok.errors import ConfigError, JumokError, TextError, TokenizerError
 from jumok.inference.answer import answer, answer_ids, with_special_tokens
-from jumok.inference.answer_search import Answer, Search, SearchSettings, Targets
+from jumok.inference.answer_search import Answer, Search, SearchSettings
 from jumok.inference.generate import generate
 from jumok.inference.rules import forbid_repeats
 from jumok.inference.sampling import Sampling, SamplingSettings
 from jumok.interop.huggingface import to_hf
-from jumok.models import build
 from jumok.models.encoder_decoder import EncoderDecoder
 from jumok.models.gpt import GPT
 from jumok.tokenizers import train_tokenizer
@@ -109,12 +108,10 @@ def test_greedy_answers_are_those_of_the_stock_class(family: str, changes: dict[
         ("classic", {"beam": 4}, {"num_beams": 4}),
         ("original", {"beam": 4, "n_best": 3}, {"num_beams": 4, "num_return_sequences": 3}),
         ("classic", {"beam": 3, "length_penalty": 2.0}, {"num_beams": 3, "length_penalty": 2.0}),
-        ("original", {"beam": 3, "length_penalty": -1.0}, {"num_beams": 3, "length_penalty": -1.0}),
         ("classic", {"beam": 4, "no_repeat_ngram": 2}, {"num_beams": 4, "no_repeat_ngram_size": 2}),
-        ("classic", {"no_repeat_ngram": 2}, {"no_repeat_ngram_size": 2}),
         ("original", {"no_repeat_ngram": 2}, {"no_repeat_ngram_size": 2}),
     ],
-    ids=["4", "best", "long", "short", "ngram", "greedy-ngram", "original-greedy-ngram"],
+    ids=["4", "best", "long", "ngram", "greedy-ngram"],
 )
 def test_searched_answers_are_those_of_the_stock_class(
     family: str, ours: dict[str, Any], theirs: dict[str, Any], tmp_path: Path
@@ -160,18 +157,6 @@ def test_the_cache_changes_nothing(model: EncoderDecoder, search: Search) -> Non
         assert [a.score for a in one] == pytest.approx([a.score for a in other], rel=1e-9)
 
 
-def test_log_probabilities_after_rows_were_chosen_equal_uncached_ones(model: EncoderDecoder) -> None:
-    """Rows dropped, doubled and put in another order: the cache goes with them, target and source alike."""
-    both = [Targets(model.eval(), ids_of(model, SOURCES), Search(), cache=cache) for cache in (True, False)]
-    with torch.inference_mode():
-        for rows in (torch.tensor([4, 1, 1, 0]), torch.tensor([2, 0, 3]), torch.tensor([1, 2, 2, 2, 0])):
-            cached, plain = (targets.log_probabilities() for targets in both)
-            torch.testing.assert_close(cached, plain, atol=1e-12, rtol=1e-12)
-            for targets in both:
-                targets.append(cached.argmax(dim=-1))
-                targets.select(rows)
-
-
 def test_finished_answers_stop_costing(model: EncoderDecoder, monkeypatch: pytest.MonkeyPatch) -> None:
     """The decoder computes one row for each token that is written, and none for what is finished."""
     computed = []
@@ -210,14 +195,6 @@ def test_a_score_is_the_mean_log_probability(model: EncoderDecoder) -> None:
     assert found.ids[-1] == 2
 
 
-def test_more_beams_find_what_is_as_likely_or_likelier(model: EncoderDecoder) -> None:
-    """Not a law for every model, but wide enough a search finds the likeliest of all short answers."""
-    greedy = answer(model, SOURCES, length_penalty=0.0, max_tokens=2)
-    wide = answer(model, SOURCES, length_penalty=0.0, max_tokens=2, beam=200)
-    for one, other in zip(wide, greedy, strict=True):
-        assert one[0].score >= other[0].score - 1e-6
-
-
 def test_special_tokens_are_not_text(model: EncoderDecoder) -> None:
     with torch.no_grad():
         model.output_bias[1] = 50.0  # writes [BOS] and nothing else
@@ -249,12 +226,6 @@ def test_no_sources_no_answers(model: EncoderDecoder) -> None:
     assert answer(model, []) == []
 
 
-def test_answers_are_distinct_and_in_order(model: EncoderDecoder) -> None:
-    for found in answer(model, SOURCES, beam=5, n_best=5):
-        assert len({one.ids for one in found}) == 5
-        assert [one.score for one in found] == sorted((one.score for one in found), reverse=True)
-
-
 # --- rules for the next token ---
 
 
@@ -264,15 +235,6 @@ def test_no_sequence_of_tokens_comes_twice(model: EncoderDecoder) -> None:
             written = (1, *found.ids)
             pairs = list(pairwise(written))
             assert len(set(pairs)) == len(pairs)
-
-
-@pytest.mark.parametrize(
-    ("n", "forbidden"), [(0, set()), (1, {5, 6, 7}), (2, {6, 7}), (3, {7}), (4, set()), (9, set())]
-)
-def test_what_a_repetition_forbids(n: int, forbidden: set[int]) -> None:
-    log_probabilities = torch.zeros(1, 10)
-    forbid_repeats(log_probabilities, torch.tensor([[5, 6, 5, 7, 6, 5]]), n)
-    assert set(torch.nonzero(log_probabilities[0] == -math.inf)[:, 0].tolist()) == forbidden
 
 
 def test_the_end_is_never_forbidden() -> None:
@@ -318,16 +280,12 @@ def test_draws_are_as_frequent_as_likely(model: EncoderDecoder) -> None:
     ("settings", "message"),
     [
         ({"beam": 0}, "beam=0 is out of range"),
-        ({"n_best": 0}, "n_best=0 is out of range"),
         ({"beam": 2, "n_best": 3}, "n_best=3 is more than beam=2"),
         ({"n_best": 2}, "use beam=2, or a temperature above 0"),
         ({"beam": 2, "temperature": 0.5}, "were both given"),
-        ({"temperature": -1.0}, "temperature=-1.0 is out of range"),
         ({"no_repeat_ngram": -1}, "no_repeat_ngram=-1"),
         ({"length_penalty": math.nan}, "length_penalty=nan"),
-        ({"max_tokens": 0}, "max_tokens=0"),
         ({"max_tokens": CONTEXT + 1}, "between 1 and 24"),
-        ({"seed": -1}, "seed=-1"),
     ],
 )
 def test_settings_out_of_range(model: EncoderDecoder, settings: dict[str, Any], message: str) -> None:
@@ -371,12 +329,6 @@ def test_a_gpt_does_not_answer_and_says_what_to_call(model: EncoderDecoder) -> N
 def test_a_model_that_does_not_know_where_answers_begin_and_end(name: str) -> None:
     with pytest.raises(TokenizerError, match=f"no {name}"):
         answer(tiny(**{name: None}), ["나는"])
-
-
-def test_a_model_without_a_tokenizer(model: EncoderDecoder) -> None:
-    bare = build(model.config)
-    with pytest.raises(TokenizerError, match="no tokenizer"):
-        answer(bare, ["나는"])
 
 
 def test_a_model_without_a_pad_id_answers() -> None:

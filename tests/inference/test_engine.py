@@ -13,9 +13,8 @@ from torch import Tensor, nn
 
 from jumok.config import EncoderDecoderConfig, GPTConfig
 from jumok.errors import ConfigError
-from jumok.inference.engine import MIN_SHARED_PREFIX, PREFIX_CACHE_SLOTS, Engine, common_prefix_length
+from jumok.inference.engine import MIN_SHARED_PREFIX, Engine, common_prefix_length
 from jumok.inference.generate import write_all
-from jumok.inference.native.slots import NativeSlots
 from jumok.inference.requests import Request
 from jumok.inference.sampling import Sampling
 from jumok.inference.slots import Chunk
@@ -159,17 +158,6 @@ def test_what_begins_alike_is_read_once():
     ]
 
 
-def test_a_later_text_takes_over_the_slot_of_one_that_begins_alike():
-    model = tiny()
-    prompt = [token % model.config.vocab_size for token in range(40)]
-    engine = Engine(model, 2)
-    write_all(engine, [Request(prompt=prompt, tokens=1)])
-    read = engine.read
-    write_all(engine, [Request(prompt=[*prompt[:30], 1, 2], tokens=1)])
-    assert engine.read - read == 2
-    assert engine.reused == 30
-
-
 def test_each_id_of_a_prompt_is_counted_once():
     """The first id of each chunk was not counted, and ids that two slots held were counted twice as reused."""
     model = tiny(context_length=1024, n_layer=1)
@@ -187,13 +175,6 @@ def test_short_beginnings_are_not_worth_a_copy():
     engine = Engine(tiny(), 2)
     write_all(engine, [Request(prompt=list(range(MIN_SHARED_PREFIX)), tokens=2)] * 2)
     assert engine.reused == 0
-
-
-def test_only_the_newest_free_slots_keep_their_content():
-    model = tiny()
-    engine = Engine(model, PREFIX_CACHE_SLOTS + 4)
-    write_all(engine, [Request(prompt=[number] * 20, tokens=2) for number in range(PREFIX_CACHE_SLOTS + 4)])
-    assert sum(bool(held) for held in engine._held) == PREFIX_CACHE_SLOTS
 
 
 def test_a_long_prompt_does_not_hold_up_the_others():
@@ -330,29 +311,6 @@ def test_sixteen_bits_need_the_native_step(backend: str):
         assert alone(model, request, quantize="bfloat16").drawn == alone(model, request).drawn
 
 
-@pytest.mark.compile
-def test_a_text_is_drawn_in_the_same_way_whatever_is_beside_it(backend: str, monkeypatch: pytest.MonkeyPatch):
-    """The draws in C++ and in PyTorch round differently. A text was drawn by PyTorch if one beside it had a penalty, or
-    if its own log-probabilities were asked for."""
-    if backend == "torch":
-        pytest.skip("there is one draw only")
-    engine, rows = Engine(tiny(), 4), []
-    assert isinstance(engine._slots, NativeSlots)
-    draw = engine._slots.draw
-
-    def spying(logits: Tensor, temperatures: Sequence[float], uniform: Sequence[float]) -> list[int]:
-        rows.append(list(temperatures))
-        return draw(logits, temperatures, uniform)
-
-    monkeypatch.setattr(engine._slots, "draw", spying)
-    samplings = [Sampling(temperature=0.5), Sampling(temperature=0.7), Sampling(top_k=5), Sampling(temperature=0)]
-    tops = [None, 2, 2, None]
-    write_all(
-        engine, [Request(prompt=[1], sampling=how, tokens=3, top=top) for how, top in zip(samplings, tops, strict=True)]
-    )
-    assert rows == [[0.5, 0.7, 0.0]] * 3
-
-
 def test_a_frequency_penalty_counts_what_was_drawn():
     """Greedy ids, step by step, against logits of the model minus the penalties."""
     model = tiny()
@@ -414,13 +372,6 @@ def test_a_hook_that_is_set_in_the_middle_sees_whole_windows_of_all_texts():
         engine.step()
     assert sorted(lengths) == [(6, 6), (7, 7), (8, 8), (9, 9)]
     assert [outcome(text) for text in texts] == wanted
-
-
-@pytest.mark.parametrize(
-    ("one", "other", "length"), [([], [], 0), ([1], [], 0), ([1, 2, 3], [1, 2, 4], 2), ([1], [1], 1)]
-)
-def test_common(one: list[int], other: list[int], length: int):
-    assert common_prefix_length(one, other) == length
 
 
 def test_common_is_the_plain_loop():

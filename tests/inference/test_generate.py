@@ -23,11 +23,8 @@ from transformers import (
 
 from jumok.config import GPTConfig
 from jumok.errors import ConfigError, JumokError, TokenizerError
-from jumok.inference.engine import Engine
-from jumok.inference.generate import generate, stream, write_all
-from jumok.inference.requests import Request
-from jumok.inference.sampling import Sampling, drawn, filtered, keep_min_p, keep_top_k, keep_top_p, penalised
-from jumok.inference.torch_step import TorchStep
+from jumok.inference.generate import generate, stream
+from jumok.inference.sampling import Sampling, drawn, filtered, keep_top_k
 from jumok.models.gpt import GPT
 from jumok.models.special_ids import start_ids
 from jumok.text.hangul import nfc
@@ -78,16 +75,10 @@ class Parrot(GPT):
         ({"samples": 0}, "samples=0 is out of range"),
         ({"temperature": -0.1}, "temperature=-0.1 is out of range: it must be at least 0"),
         ({"temperature": math.nan}, "temperature=nan is out of range"),
-        ({"temperature": math.inf}, "temperature=inf is out of range"),
         ({"top_k": -1}, "top_k=-1 is out of range"),
         ({"top_p": 0}, "top_p=0 is out of range: it must be more than 0 and at most 1"),
-        ({"top_p": 1.1}, "top_p=1.1 is out of range"),
-        ({"top_p": math.nan}, "top_p=nan is out of range"),
-        ({"min_p": -0.1}, "min_p=-0.1 is out of range: it must be between 0 and 1"),
-        ({"min_p": 1.5}, "min_p=1.5 is out of range"),
+        ({"min_p": 1.5}, "min_p=1.5 is out of range: it must be between 0 and 1"),
         ({"repetition_penalty": 0}, "repetition_penalty=0 is out of range"),
-        ({"repetition_penalty": -1}, "repetition_penalty=-1 is out of range"),
-        ({"repetition_penalty": math.inf}, "repetition_penalty=inf is out of range"),
         ({"seed": -1}, "seed=-1 is out of range"),
         ({"quantize": "int4"}, r"quantize='int4' is not known; choose from bfloat16, int8\. Did you mean 'int8'\?"),
         ({"stop": "끝"}, r"stop='끝' is one string; give a list: \['끝'\]"),
@@ -117,13 +108,7 @@ def test_a_tokenizer_of_another_model_is_refused():
         generate(model, "나는")
 
 
-def test_half_a_surrogate_pair_is_refused():
-    with pytest.raises(TokenizerError, match="half of a surrogate pair"):
-        generate(tiny(), "나\ud800")
-
-
-@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
-@pytest.mark.parametrize("temperature", [0.0, 1.0])
+@pytest.mark.parametrize(("value", "temperature"), [(math.nan, 0.0), (math.inf, 1.0)])
 def test_logits_that_are_not_finite_are_an_error(value: float, temperature: float):
     """A diverged model must say so, not write the first token of its vocabulary for ever."""
     model = tiny()
@@ -132,14 +117,6 @@ def test_logits_that_are_not_finite_are_an_error(value: float, temperature: floa
     with pytest.raises(JumokError, match="not finite"):
         generate(model, "나는", temperature=temperature)
     assert not model.training
-
-
-def test_one_bad_logit_of_many_is_found():
-    model = tiny(tie_embeddings=False)
-    with torch.no_grad():
-        model.head.weight[7, 3] = math.nan
-    with pytest.raises(JumokError, match="not finite"):
-        generate(model, "나는", samples=3)
 
 
 def test_a_prompt_that_the_model_cannot_read_fails_alone():
@@ -159,20 +136,6 @@ def test_a_prompt_that_the_model_cannot_read_fails_alone():
         list(stream(model, "밥을"))
 
 
-def test_a_text_keeps_what_was_written_before_it_failed():
-    model = tiny(tie_embeddings=False, context_length=40)
-    assert model.tokenizer is not None
-    fine = generate(model, "나는", tokens=10, temperature=0)[0]
-    late = next(place for place in range(3, 10) if fine.ids[place] not in fine.ids[:place])
-    with torch.no_grad():
-        model.token_embedding.weight[fine.ids[late]] = math.nan
-    [[found], [other]] = generate(model, ["나는", "너"], tokens=10, temperature=0)
-    if other.finish == "not finite":  # both met the damaged id
-        pytest.fail("choose another prompt: this one meets the same id")
-    assert found.finish == "not finite"
-    assert found.ids == fine.ids[: late + 1]
-
-
 # --- what is drawn ----------------------------------------------------------------------------------------------------
 
 ROWS = torch.tensor([[2.0, 1.0, 0.5, 0.5, -1.0, -3.0], [0.0, -2.0, 3.0, 0.0, 1.0, -1.0]], dtype=torch.float64)
@@ -189,36 +152,6 @@ def test_top_k_keeps_the_largest_and_their_ties():
     assert kept(keep_top_k(ROWS, 99)) == [list(range(6))] * 2
 
 
-def test_top_p_keeps_the_fewest_that_reach_it():
-    logits = torch.tensor([[0.5, 0.25, 0.15, 0.1]], dtype=torch.float64).log()
-    assert kept(keep_top_p(logits, 1e-9)) == [[0]]
-    assert kept(keep_top_p(logits, 0.49)) == [[0]]
-    assert kept(keep_top_p(logits, 0.51)) == [[0, 1]]
-    assert kept(keep_top_p(logits, 0.74)) == [[0, 1]]
-    assert kept(keep_top_p(logits, 0.76)) == [[0, 1, 2]]
-    assert kept(keep_top_p(logits.flip(1), 0.76)) == [[1, 2, 3]]
-
-
-def test_min_p_keeps_what_is_close_to_the_likeliest():
-    logits = torch.tensor([[0.5, 0.25, 0.15, 0.1]], dtype=torch.float64).log()
-    assert kept(keep_min_p(logits, 0.19)) == [[0, 1, 2, 3]]
-    assert kept(keep_min_p(logits, 0.21)) == [[0, 1, 2]]
-    assert kept(keep_min_p(logits, 0.51)) == [[0]]
-    assert kept(keep_min_p(logits, 1.0)) == [[0]]
-
-
-def test_penalty_moves_both_signs_down():
-    """CTRL divides; dividing a negative logit would make a repetition likelier."""
-    seen = torch.tensor([[True, True, False]])
-    out = penalised(torch.tensor([[2.0, -2.0, 3.0]]), seen, 2.0)
-    assert out.tolist() == [[1.0, -4.0, 3.0]]
-
-
-def random_logits(seed: int) -> Tensor:
-    return torch.randn(4, 50, dtype=torch.float64, generator=torch.Generator().manual_seed(seed)) * 3
-
-
-@pytest.mark.parametrize("seed", [0])
 @pytest.mark.parametrize(
     ("setting", "processors"),
     [
@@ -240,9 +173,9 @@ def random_logits(seed: int) -> Tensor:
     ],
     ids=["temperature", "top_k", "top_p", "min_p", "penalty", "all"],
 )
-def test_filters_equal_those_of_transformers(setting: dict[str, Any], processors: list[Any], seed: int):
-    logits = random_logits(seed)
-    ids = torch.randint(50, (4, 10), generator=torch.Generator().manual_seed(seed))
+def test_filters_equal_those_of_transformers(setting: dict[str, Any], processors: list[Any]):
+    logits = torch.randn(4, 50, dtype=torch.float64, generator=torch.Generator().manual_seed(0)) * 3
+    ids = torch.randint(50, (4, 10), generator=torch.Generator().manual_seed(0))
     seen = torch.zeros(4, 50, dtype=torch.bool).scatter_(1, ids, True)
     ours = filtered(logits, Sampling(**setting), seen if "repetition_penalty" in setting else None)
     theirs = logits
@@ -250,16 +183,6 @@ def test_filters_equal_those_of_transformers(setting: dict[str, Any], processors
         theirs = processor(ids, theirs)
     torch.testing.assert_close(ours.softmax(-1), theirs.softmax(-1), rtol=0, atol=1e-12)
     assert kept(ours) == kept(theirs)
-
-
-@pytest.mark.parametrize("temperature", [1e-40, 1e-9, 1e30])
-def test_extreme_temperatures_stay_numbers(temperature: float):
-    logits = random_logits(0).float() * 1e30
-    weights = filtered(logits, Sampling(temperature=temperature)).softmax(-1)
-    assert weights.isfinite().all()
-    if temperature < 1:
-        assert torch.equal(weights.argmax(-1), logits.argmax(-1))
-        assert weights.amax(-1).eq(1).all()
 
 
 EXTREMES = st.one_of(
@@ -314,22 +237,6 @@ def test_the_ends_of_the_interval_never_hit_what_is_ruled_out():
     logits = torch.tensor([[-INF, 0.0, -INF, 0.0, -INF]] * 2)
     uniform = torch.tensor([[0.0], [np.nextafter(1.0, 0.0)]], dtype=torch.float64)
     assert drawn(logits, uniform).tolist() == [[3], [1]]
-
-
-@pytest.mark.slow
-def test_sampled_ids_follow_the_model():
-    """The whole way from logits to ids: 4,000 first tokens against the probabilities of the model."""
-    model = tiny(seed=3)
-    how = Sampling(temperature=1, top_k=4)
-    requests = [Request(prompt=[5], sampling=how, tokens=1, sample=sample) for sample in range(4000)]
-    counts = Counter(text.drawn[0] for text in write_all(Engine(model, 100), requests))
-    with torch.no_grad():
-        logits = model(torch.tensor([[5]]))[:, -1]
-    expected = keep_top_k(logits, 4).softmax(-1)[0]
-    assert set(counts) == set(kept(keep_top_k(logits, 4))[0])
-    for token, count in counts.items():
-        p = float(expected[token])
-        assert abs(count - 4000 * p) < 5 * math.sqrt(4000 * p * (1 - p)) + 1
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -446,14 +353,6 @@ def test_text_with_and_without_a_cache_is_the_same(family: str, context: int, se
         assert cached == generate(model, prompt, tokens=24, samples=2, cache=False, **settings)
 
 
-@pytest.mark.slow
-def test_only_the_end_of_a_long_prompt_counts():
-    """60 and 66 ids end in a window of 12 that begins at a multiple of 6: the same 12 last ids, the same text."""
-    model = tiny()
-    long = TEXT[:60]
-    assert generate(model, long, seed=1)[0].ids == generate(model, "우리는 " * 2 + long[2:], seed=1)[0].ids
-
-
 # --- prompts ----------------------------------------------------------------------------------------------------------
 
 
@@ -564,13 +463,10 @@ def test_no_half_characters_are_shown():
     ("script", "stop", "text", "tokens"),
     [
         ("가나다라마", ["다"], "가나", 3),
-        ("가나다라마", ["다라"], "가나", 4),
         ("가나다라마", ["마바"], "가나다라마", 5),  # held back to the end, then shown
         ("가나다라마", ["가"], "", 1),
         ("가나다라마", ["라", "나다라"], "가", 4),  # both end at once: the one that begins first counts
-        ("가나다라마", ["다라마", "라"], "가나다", 4),
         ("가가가나다", ["가가나"], "가", 4),  # the first try to match fails, a later one begins within it
-        ("가\n\n나다", ["\n\n"], "가", 3),
         ("가나다라마", ["\u1103\u1161"], "가나", 3),  # the stop string decomposed, as macOS may give it
     ],
 )
@@ -598,36 +494,3 @@ def test_each_sample_stops_by_itself():
         assert after.text == before.text.partition(mark)[0]
         assert after.finish == ("stop" if mark in before.text else "length")
         assert before.ids[: after.tokens] == after.ids
-
-
-def test_a_sample_that_has_stopped_is_computed_no_more(monkeypatch: pytest.MonkeyPatch):
-    """Samples that had met their stop string went on until the last one did."""
-    rows: list[int] = []
-    logits = TorchStep.logits
-
-    def counting(self: TorchStep, ids: Tensor, *more: Any) -> Tensor:
-        rows.append(len(ids))
-        return logits(self, ids, *more)
-
-    model = tiny()
-    plain = generate(model, "나", samples=6, seed=1, tokens=40, temperature=2)
-    mark = nfc(plain[0].text)[3]
-    monkeypatch.setattr(TorchStep, "logits", counting)
-    stopped = generate(model, "나", samples=6, seed=1, tokens=40, temperature=2, stop=[mark])
-    assert len({one.tokens for one in stopped}) > 1
-    assert rows == [sum(one.tokens > step for one in stopped) for step in range(max(one.tokens for one in stopped))]
-
-
-def test_nothing_is_computed_after_the_last_sample_has_stopped(monkeypatch: pytest.MonkeyPatch):
-    calls: list[int] = []
-    hidden = Parrot.hidden
-    monkeypatch.setattr(Parrot, "hidden", lambda *given: (calls.append(1), hidden(*given))[1])
-    generate(Parrot("가나다라마"), "나", tokens=1000, temperature=0, stop=["다"])
-    assert len(calls) == 3
-
-
-def test_writing_under_autocast_works():
-    """As in a training run in bfloat16, whose cache holds float32."""
-    model = tiny().float()
-    with torch.autocast("cpu", torch.bfloat16):
-        assert generate(model, "나는", tokens=30, seed=0)[0].tokens == 30

@@ -129,14 +129,6 @@ def test_a_text_is_the_same_alone_and_among_others(shape: dict[str, Any], kind: 
             assert torch.equal(row, alone[chunk.slot][done[chunk.slot] - 1])
 
 
-@pytest.mark.parametrize("rows", range(1, 40))
-def test_each_number_of_rows_gives_the_same_bits(rows: int):
-    model, ids = tiny(n_layer=1), some_ids(rows)
-    slots = slots_for(model, rows)
-    together = slots.read([Chunk(slot, 0, [token]) for slot, token in enumerate(ids)])
-    assert torch.equal(together, torch.cat([slots.read([Chunk(0, 0, [token])]) for token in ids]))
-
-
 @pytest.mark.parametrize(("kind", "bound"), [("bfloat16", 0.02), ("int8", 0.03)])
 @each_shape
 def test_rounded_matrices_give_close_logits(shape: dict[str, Any], kind: Kind, bound: float):
@@ -185,7 +177,7 @@ def test_large_numbers_stay_finite():
 # --- texts of their own -----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("damaged", [0, 1, 3, 6])
+@pytest.mark.parametrize("damaged", [0, 6])
 def test_a_nan_ends_its_own_text_alone(damaged: int):
     model, nan = tiny(tie_embeddings=False), V - 1
     with torch.no_grad():
@@ -214,17 +206,7 @@ def test_one_damaged_number_is_not_hidden(family: str, part: str):
     assert each_position(model, some_ids(20)).isnan().any(dim=1).all()
 
 
-def test_an_earlier_start_makes_later_positions_invalid():
-    model = tiny()
-    first, second = some_ids(60), some_ids(60, seed=1)
-    slots = slots_for(model)
-    slots.read([Chunk(0, 0, first)])
-    text = first[:21] + second
-    found = slots.read([Chunk(0, 21, second)])
-    assert torch.equal(found, slots_for(model).read([Chunk(0, 0, text)]))
-
-
-@pytest.mark.parametrize("length", [1, 15, 16, 17, 50])
+@pytest.mark.parametrize("length", [1, 16, 50])
 def test_a_slot_can_begin_with_the_positions_of_another(length: int):
     model = tiny(n_kv_head=2)
     prompt, endings = some_ids(50), [some_ids(30, seed) for seed in (1, 2)]
@@ -240,37 +222,12 @@ def test_a_slot_can_begin_with_the_positions_of_another(length: int):
     assert torch.equal(slots.read([Chunk(0, 50, rest)]), alone)  # the source is as it was
 
 
-def test_a_slot_can_be_used_in_inference_mode_and_outside():
-    slots, ids = slots_for(tiny(), 2), some_ids(40)
-    with torch.inference_mode():
-        slots.read([Chunk(0, 0, ids)])
-    slots.copy(0, 1, 40)
-    assert torch.equal(slots.read([Chunk(1, 40, ids)]), slots.read([Chunk(0, 40, ids)]))
-
-
-def test_memory_grows_with_the_text_and_is_given_back():
-    slots = slots_for(tiny(), 2)
-    rooms = set()
-    for at, token in enumerate(some_ids(CONTEXT)):
-        slots.read([Chunk(1, at, [token])])
-        rooms.add(slots._caches[1].shape[2])
-    assert rooms == {1, 2, 4, 6}  # blocks; the last holds the whole context
-    assert slots._caches[0].numel() == 0
-    slots.forget(1)
-    assert slots._caches[1].numel() == 0
-    assert slots.read([Chunk(1, 0, [3])]).isfinite().all()
-
-
 @pytest.mark.parametrize(
     "chunks",
     [
         [Chunk(0, 0, [V])],
-        [Chunk(0, 0, [-1])],
-        [Chunk(0, CONTEXT, [1])],
         [Chunk(0, -1, [1])],
-        [Chunk(0, 0, [])],
         [Chunk(0, 0, []), Chunk(1, 0, [1])],
-        [Chunk(0, 2**32, [1])],
         [Chunk(0, 0, [2**32 + 1])],
         [Chunk(0, 1, range(CONTEXT))],
         [Chunk(1, 0, [1]), Chunk(1, 1, [2])],
@@ -325,14 +282,6 @@ def by_data(model: GPT) -> None:
     model.blocks[1].mlp.up_proj.weight.data[2, 3] += 1.5
 
 
-def by_numpy(model: GPT) -> None:
-    model.norm.weight.detach().numpy()[:] *= 2
-
-
-def by_an_embedding(model: GPT) -> None:
-    model.token_embedding.weight.data[5, 7] -= 1
-
-
 def by_an_activation(model: GPT) -> None:
     for block in model.blocks:
         block.mlp.activation = torch.nn.functional.relu
@@ -346,21 +295,13 @@ def by_a_table(model: GPT) -> None:
     model.cos[:, 1] = -1
 
 
-def by_an_order(model: GPT) -> None:
-    for block in model.blocks:
-        block.parallel = True
-
-
 @pytest.mark.parametrize(
     ("change", "family"),
     [
         (by_data, "modern"),
-        (by_numpy, "modern"),
-        (by_an_embedding, "modern"),
         (by_an_activation, "classic"),
         (by_an_epsilon, "classic"),
         (by_a_table, "modern"),
-        (by_an_order, "modern"),
     ],
 )
 def test_what_changed_is_packed_again(change: Callable[[GPT], None], family: str):
@@ -407,10 +348,6 @@ def a_larger_head(model: GPT) -> None:
     model.head = nn.Linear(32, V + 40, bias=False)
 
 
-def a_narrower_mlp(model: GPT) -> None:
-    model.blocks[0].mlp.down_proj = nn.Linear(64, 32, bias=False)
-
-
 def another_layer(model: GPT) -> None:
     model.blocks.append(model.blocks[0])
 
@@ -419,24 +356,8 @@ def a_norm_without_a_bias(model: GPT) -> None:
     model.norm = nn.LayerNorm(32, bias=False)
 
 
-def a_norm_without_a_weight(model: GPT) -> None:
-    model.blocks[0].mlp_norm = nn.LayerNorm(32, elementwise_affine=False)
-
-
 def a_short_table(model: GPT) -> None:
     model.cos = model.cos[:5]  # and the sines are as they were
-
-
-def a_wide_table(model: GPT) -> None:
-    model.cos, model.sin = (torch.cat((table, table), dim=1) for table in (model.cos, model.sin))
-
-
-def a_narrow_table(model: GPT) -> None:
-    model.sin = model.sin[:, :-2]
-
-
-def a_missing_table(model: GPT) -> None:
-    model.sin = None
 
 
 def an_mlp_without_a_gate(model: GPT) -> None:
@@ -447,10 +368,7 @@ def fewer_keys(model: GPT) -> None:
     model.blocks[1].attention.k_proj = nn.Linear(32, 16)
 
 
-EXCHANGES = [
-    a_larger_head, a_narrower_mlp, another_layer, a_norm_without_a_bias, a_norm_without_a_weight, a_short_table,
-    a_wide_table, a_narrow_table, a_missing_table, an_mlp_without_a_gate, fewer_keys,
-]  # fmt: skip
+EXCHANGES = [a_larger_head, another_layer, a_norm_without_a_bias, a_short_table, an_mlp_without_a_gate, fewer_keys]
 
 
 @pytest.mark.parametrize("exchange", EXCHANGES)
@@ -514,15 +432,11 @@ def shorten(folder: Path) -> None:
     path.write_bytes(path.read_bytes()[:-100])
 
 
-def exchange(folder: Path) -> None:
-    only(folder, f"*{build.SUFFIX}").write_bytes(b"something else")
-
-
 def lose_the_digest(folder: Path) -> None:
     only(folder, "*.sha256").unlink()
 
 
-@pytest.mark.parametrize("damage", [shorten, exchange, lose_the_digest])
+@pytest.mark.parametrize("damage", [shorten, lose_the_digest])
 def test_a_damaged_library_is_not_loaded_but_built_again(
     damage: Callable[[Path], None], elsewhere: Path, compiled: list[Path]
 ):
@@ -549,13 +463,6 @@ def test_a_new_folder_is_private(elsewhere: Path, compiled: list[Path]):
     assert elsewhere.stat().st_mode & 0o777 == 0o700
 
 
-def test_a_folder_that_cannot_be_made_costs_a_sentence(elsewhere: Path, compiled: list[Path]):
-    shutil.rmtree(elsewhere)
-    elsewhere.write_text("a file")
-    assert library() is None
-    assert "the C++ step cannot be built" in str(why_not())
-
-
 def test_no_compiler_costs_a_sentence(elsewhere: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     monkeypatch.delenv("CXX", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
@@ -576,21 +483,17 @@ def test_a_broken_compiler_costs_a_sentence_once(elsewhere: Path, monkeypatch: p
     assert list(elsewhere.glob(".*.tmp")) == []
 
 
-@pytest.mark.parametrize("failing", ["compiler", "folder", "lock"])
-def test_a_failure_of_a_moment_is_not_for_ever(
-    failing: str, elsewhere: Path, compiled: list[Path], monkeypatch: pytest.MonkeyPatch
-):
+def test_a_failure_of_a_moment_is_not_for_ever(elsewhere: Path, compiled: list[Path], monkeypatch: pytest.MonkeyPatch):
     """One OSError while the step was built, such as a full disk, switched it off for the life of the process."""
 
     def fail(*given: object, **how: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     shutil.rmtree(elsewhere)
-    name = {"compiler": "_compile", "folder": "private_folder", "lock": "locked"}[failing]
     now = 1000.0
     monkeypatch.setattr(time, "monotonic", lambda: now)
     with monkeypatch.context() as broken:
-        broken.setattr(build, name, fail)
+        broken.setattr(build, "private_folder", fail)
         assert library() is None
     for _ in range(3):  # not before some time: a compiler may take long to fail
         assert library() is None

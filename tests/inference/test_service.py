@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
@@ -12,13 +11,12 @@ import pytest
 from test_engine import some_requests, tiny
 from torch import Tensor
 
-from jumok.errors import ConfigError, JumokError
+from jumok.errors import JumokError
 from jumok.inference.engine import Engine
 from jumok.inference.generate import write_all
 from jumok.inference.requests import Event, Overloaded, Request
 from jumok.inference.sampling import Sampling
 from jumok.inference.service import Service, Stream
-from jumok.inference.writer import Continuation
 from jumok.models.gpt import GPT
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("backend")]
@@ -129,17 +127,6 @@ def test_closing_at_once_cancels(model: GPT):
     assert [joined(stream).finish for stream in streams] == ["cancelled"] * 4
 
 
-def test_closing_at_once_ends_a_close_that_waits(model: GPT):
-    service = Service(model, slots=1)
-    stream = service.submit(LONG)
-    patient = threading.Thread(target=service.close)
-    patient.start()
-    service.close(finish=False, timeout=60)
-    patient.join(timeout=60)
-    assert not patient.is_alive()
-    assert joined(stream).finish == "cancelled"
-
-
 def test_a_step_that_fails_ends_its_texts_and_not_the_service(model: GPT, monkeypatch: pytest.MonkeyPatch):
     service = Service(model, slots=2)
     read = service._engine._slots.read
@@ -178,18 +165,6 @@ def test_a_listener_is_called_when_there_is_something_to_take(service: Service):
     assert sum(len(event.drawn) for event in events) == 50
 
 
-def test_a_late_listener_is_called_at_once(service: Service):
-    stream = service.submit(Request(prompt=[1], tokens=1))
-    while service.counts().finished == 0:
-        pass
-    ready = threading.Event()
-    stream.notify(ready.set)
-    assert ready.wait(timeout=60)
-    event = stream.take()
-    assert event is not None
-    assert event.finish == "length"
-
-
 def test_an_error_after_an_event_that_nobody_took_is_announced(service: Service):
     """The listener was not called again, so a caller who had taken the event waited for ever."""
     stream, calls = Stream(service, LONG), []
@@ -213,71 +188,6 @@ def test_a_listener_that_fails_ends_no_text(service: Service, caplog: pytest.Log
     assert joined(service.submit(Request(prompt=[2], tokens=3))).finish == "length"
     assert joined(stream).finish == "length"
     assert "the listener of a text failed" in caplog.text
-
-
-def test_whatever_is_wrong_with_a_request_fails_alone(service: Service, monkeypatch: pytest.MonkeyPatch):
-    """An error that was no JumokError ended the thread."""
-    admit = service._engine.admit
-
-    def failing(request: Request) -> Continuation:
-        if request.tokens == 7:
-            raise IndexError("no such id")
-        return admit(request)
-
-    monkeypatch.setattr(service._engine, "admit", failing)
-    with pytest.raises(JumokError, match="IndexError: no such id") as caught:
-        list(service.submit(Request(prompt=[1], tokens=7)))
-    assert isinstance(caught.value.__cause__, IndexError)
-    assert joined(service.submit(Request(prompt=[1], tokens=2))).finish == "length"
-    assert service.counts().finished == 2
-
-
-def test_closing_leaves_nobody_waiting(model: GPT, monkeypatch: pytest.MonkeyPatch):
-    """If the service was closed while the only new text was refused, those behind it in the queue never ended."""
-    service = Service(model, slots=1)
-    running = service.submit(LONG)
-    next(running)
-
-    def refusing(request: Request) -> Continuation:
-        monkeypatch.undo()
-        service._closed = True
-        raise ConfigError("refused")
-
-    streams = [service.submit(Request(prompt=[1], tokens=2)) for _ in range(2)]
-    monkeypatch.setattr(service._engine, "admit", refusing)
-    running.cancel()
-    with pytest.raises(ConfigError, match="refused"):
-        list(streams[0])
-    assert joined(streams[1]).finish == "length"
-    service.close(timeout=60)
-
-
-def test_an_ended_text_that_is_cancelled_is_forgotten(service: Service):
-    """Each request of a server cancels its texts at its end. They were kept until the next text came."""
-    stream = service.submit(Request(prompt=[1], tokens=1))
-    joined(stream)
-    stream.cancel()
-    deadline = time.monotonic() + 60
-    while service._cancelled and time.monotonic() < deadline:
-        time.sleep(0.001)
-    assert not service._cancelled
-    assert list(stream) == []
-
-
-def test_a_text_that_cannot_even_be_ended_frees_its_slot(service: Service, monkeypatch: pytest.MonkeyPatch):
-    """Its decoder fails in the step, and again when the text is ended."""
-
-    def failing(*_: Any) -> None:
-        raise RuntimeError("no such character")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Continuation, "push", failing)
-        patch.setattr(Continuation, "end", failing)
-        for stream in [service.submit(Request(prompt=[1, 2], tokens=3)) for _ in range(3)]:
-            with pytest.raises(JumokError, match="no such character"):
-                list(stream)
-    assert joined(service.submit(Request(prompt=[1, 2], tokens=3))).finish == "length"
-    assert service._engine.free == 3
 
 
 def test_slots_fit_into_the_memory(monkeypatch: pytest.MonkeyPatch):

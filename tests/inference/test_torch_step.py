@@ -17,13 +17,11 @@ from jumok.inference.engine import Engine
 from jumok.inference.generate import generate, generate_ids, write_all
 from jumok.inference.requests import Request
 from jumok.inference.sampling import Sampling
-from jumok.inference.slots import Chunk, window_start
-from jumok.inference.torch_slots import TorchSlots
+from jumok.inference.slots import window_start
 from jumok.inference.torch_step import TorchStep, can_replace
 from jumok.models.checks import not_finite
 from jumok.models.gpt import GPT
 from jumok.models.rung import Rung
-from jumok.nn.attention import ScaledDotProductAttention
 from jumok.nn.cache import KVCache
 from jumok.tokenizers import train_tokenizer
 
@@ -56,7 +54,6 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "neox-in-turn": {**NEOX, "activation": "gelu_tanh", "parallel": False, "rotary_dim": 4},
 }
 SHAPES |= VARIANTS
-each_shape = pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES.keys())
 FAMILIES = ("modern", "classic")
 
 
@@ -74,10 +71,6 @@ def tiny(seed: int = 0, dtype: torch.dtype = torch.float32, **changes: Any) -> G
     return model.to(dtype)
 
 
-def some_ids(*shape: int, seed: int = 0) -> Tensor:
-    return torch.randint(V, shape, generator=torch.Generator().manual_seed(seed))
-
-
 def written(
     model: GPT, prompts: Sequence[Sequence[int]], number: int, sampling: Sampling = GREEDY, samples: int = 1, **how: Any
 ) -> list[list[int]]:
@@ -91,34 +84,6 @@ def written(
     if any(text.finish == "not finite" for text in texts):
         raise not_finite()
     return [text.drawn for text in texts]
-
-
-@torch.no_grad()
-def next_logits(model: GPT, ids: Tensor) -> Tensor:
-    """Logits after (B, T) ids, by the model itself without a cache: (B, V)."""
-    return model(ids[:, window_start(ids.shape[1], model.config.context_length) :])[:, -1]
-
-
-class Grown:
-    """Texts that grow side by side, and what of their windows the slots hold."""
-
-    def __init__(self, model: GPT, texts: Sequence[Sequence[int]]) -> None:
-        self.ids, self._held = [list(text) for text in texts], [(0, 0)] * len(texts)
-        self._context, self._slots = model.config.context_length, TorchSlots(model, len(texts))
-
-    def next_logits(self) -> Tensor:
-        chunks = []
-        for slot, ids in enumerate(self.ids):
-            start = window_start(len(ids), self._context)
-            before = len(ids) - 1 - start
-            first = before if self._held[slot] == (start, before) else 0
-            chunks.append(Chunk(slot, first, ids[start + first :]))
-            self._held[slot] = (start, before + 1)
-        return self._slots.read(chunks)
-
-    def append(self, ids: Sequence[int]) -> None:
-        for text, new in zip(self.ids, ids, strict=True):
-            text.append(new)
 
 
 @pytest.fixture(autouse=True)
@@ -165,23 +130,6 @@ def test_window_start():
     assert [window_start(n, 2) for n in range(1, 5)] == [0, 0, 1, 2]
 
 
-@pytest.mark.parametrize(
-    ("family", "context", "prompt_length"),
-    [("modern", 1, 12), ("classic", 2, 13), ("modern", 5, 1), ("classic", 12, 100)],
-)
-@torch.no_grad()
-def test_cached_and_uncached_logits_are_equal_past_the_context(family: str, context: int, prompt_length: int):
-    """At every step, over several moves of the window, and for prompts that are much longer than the context."""
-    model = tiny(dtype=torch.float64, family=family, context_length=context)
-    ids = some_ids(2, prompt_length + 26)
-    texts = Grown(model, ids[:, :prompt_length].tolist())
-    for length in range(prompt_length, prompt_length + 26):
-        wanted = next_logits(model, ids[:, :length])
-        exact = 1e-10 if family == "classic" else 1e-6 * float(wanted.abs().max())
-        torch.testing.assert_close(texts.next_logits(), wanted, rtol=0, atol=exact)
-        texts.append(ids[:, length].tolist())
-
-
 def test_the_model_reads_a_window_once_and_the_decoder_the_rest(fed: list[tuple[int, ...]], taken: list[int]):
     """The cache is worth nothing if each step past the context fills it anew."""
     written(tiny(context_length=16), [range(6)], 100)
@@ -192,48 +140,6 @@ def test_the_model_reads_a_window_once_and_the_decoder_the_rest(fed: list[tuple[
 
 
 # --- the decoder and the model ----------------------------------------------------------------------------------------
-
-
-@each_shape
-@torch.no_grad()
-def test_logits_are_those_of_the_model(shape: dict[str, Any]):
-    """At every step of two texts over several windows."""
-    model = tiny(context_length=24, **shape)
-    ids = some_ids(2, 60)
-    texts = Grown(model, ids[:, :3].tolist())
-    assert can_replace(model)
-    for length in range(3, 60):
-        found, wanted = texts.next_logits(), next_logits(model, ids[:, :length])
-        torch.testing.assert_close(found, wanted, rtol=0, atol=1e-5 * float(wanted.abs().max()))
-        texts.append(ids[:, length].tolist())
-
-
-def test_positions_beyond_the_table_are_computed(monkeypatch: pytest.MonkeyPatch):
-    """A model keeps the angles of the first positions only."""
-    monkeypatch.setattr("jumok.config._gpt.LONGEST_TABLE", 7)
-    assert GPTConfig(vocab_size=9).table_length == 7
-    test_logits_are_those_of_the_model(SHAPES["neox"])
-
-
-@torch.no_grad()
-def test_classic_logits_are_exact_in_float64():
-    """What differs in float32 is rounding if it is gone here."""
-    model = tiny(dtype=torch.float64, family="classic")
-    ids = some_ids(3, 9)
-    model.blocks[0].attention.k_proj.bias = None  # beside others that have one
-    found = Grown(model, ids.tolist()).next_logits()
-    torch.testing.assert_close(found, model(ids)[:, -1], rtol=0, atol=1e-12)
-
-
-def test_drawn_ids_are_those_without_a_cache(taken: list[int]):
-    model = tiny()
-    sampling = Sampling(temperature=1, top_k=20, top_p=0.9, repetition_penalty=1.2)
-    for prompt in ([5], some_ids(30).tolist()):
-        fast = written(model, [prompt], 40, sampling, samples=3)
-        assert taken == [3] * 40
-        taken.clear()
-        assert fast == written(model, [prompt], 40, sampling, samples=3, cache=False)
-        assert taken == []
 
 
 def test_under_autocast_the_decoder_computes_as_without(taken: list[int]):
@@ -275,17 +181,9 @@ def hooked(model: GPT) -> GPT:
     return model
 
 
-class Sharper(GPT):
-    """Somebody's own model."""
-
-    def hidden(self, ids: Tensor, cache: KVCache | None = None) -> Tensor:
-        return 2 * super().hidden(ids, cache)
-
-
 OTHERS: dict[str, Callable[[], GPT]] = {
     "exchanged": lambda: exchanged(tiny()),
     "hooked": lambda: hooked(tiny()),
-    "subclass": lambda: Sharper(GPTConfig(vocab_size=V, context_length=12, n_layer=1, n_head=1, n_embd=8)),
     "rung": lambda: Rung(RungConfig(vocab_size=V, context_length=12, n_layer=1, n_head=1, n_embd=8, residual=False)),
     "bfloat16": lambda: tiny(dtype=torch.bfloat16),
 }
@@ -313,44 +211,9 @@ def test_angles_that_depend_on_the_length_leave_no_keys_to_keep(taken: list[int]
     assert len(taken) == 20
 
 
-def test_hooks_for_all_modules_count_too():
-    model = tiny()
-    handle = nn.modules.module.register_module_forward_hook(lambda *_: None)
-    try:
-        assert not can_replace(model)
-    finally:
-        handle.remove()
-    assert can_replace(model)
-
-
-def test_who_begins_to_watch_in_the_middle_sees_everything(taken: list[int]):
-    """A recording that is opened while a text is written must not be empty, and changes nothing."""
-    model = tiny()
-    alone = written(model, [[1, 2, 3]], 9)[0]
-    taken.clear()
-    seen: list[tuple[int, int]] = []
-
-    def note(seam: nn.Module, given: tuple[Tensor, ...]) -> None:
-        seen.append((given[0].shape[-2], given[1].shape[-2]))
-
-    ids = []
-    with closing(generate_ids(model, [1, 2, 3], GREEDY)) as steps:
-        ids += [next(steps) for _ in range(3)]
-        seams = [part for part in model.modules() if isinstance(part, ScaledDotProductAttention)]
-        handles = [seam.register_forward_pre_hook(note) for seam in seams]
-        ids += [next(steps) for _ in range(2)]
-        for handle in handles:
-            handle.remove()
-        ids += [next(steps) for _ in range(4)]
-    assert ids == alone
-    assert seen == [(6, 6), (6, 6), (7, 7), (7, 7)]  # two layers, whole windows
-    assert len(taken) == 3 + 4
-
-
-@pytest.mark.parametrize("watched", [1, 6])
-def test_what_grew_while_somebody_watched_is_read_again(watched: int):
+def test_what_grew_while_somebody_watched_is_read_again():
     """The window moved by as many ids as were watched: the count of positions agreed, and the old keys were used."""
-    model = tiny()
+    model, watched = tiny(), 6
     alone = written(model, [[1, 2, 3, 4]], 24)[0]
     ids = []
     with closing(generate_ids(model, [1, 2, 3, 4], GREEDY)) as steps:
@@ -363,32 +226,6 @@ def test_what_grew_while_somebody_watched_is_read_again(watched: int):
 
 
 # --- texts side by side -----------------------------------------------------------------------------------------------
-
-SIDE_BY_SIDE = {name: SHAPES[name] for name in ("shared-keys", "classic", "qwen2-one-sliding", "neox")}
-LENGTHS = ([1, 7], [3, 30, 5, 12, 4])
-
-
-@pytest.mark.parametrize("lengths", LENGTHS, ids=str)
-@pytest.mark.parametrize("shape", SIDE_BY_SIDE.values(), ids=SIDE_BY_SIDE.keys())
-@torch.no_grad()
-def test_logits_side_by_side_are_those_of_each_alone(shape: dict[str, Any], lengths: list[int]):
-    """Each text has its own window, which moves when it is its turn."""
-    model = tiny(**shape)
-    ids = [some_ids(length + 25, seed=row) for row, length in enumerate(lengths)]
-    texts = Grown(model, [row[:length].tolist() for row, length in zip(ids, lengths, strict=True)])
-    for step in range(25):
-        found = texts.next_logits()
-        for row, length in enumerate(lengths):
-            wanted = next_logits(model, ids[row][None, : length + step])[0]
-            torch.testing.assert_close(found[row], wanted, rtol=0, atol=1e-5 * float(wanted.abs().max()))
-        texts.append([int(row[length + step]) for row, length in zip(ids, lengths, strict=True)])
-
-
-def test_a_watched_model_writes_texts_of_different_lengths_too(taken: list[int]):
-    model = hooked(tiny())
-    prompts = [some_ids(length, seed=length).tolist() for length in (5, 1, 30, 5)]
-    assert written(model, prompts, 20) == [row for prompt in prompts for row in written(model, [prompt], 20)]
-    assert taken == []
 
 
 def prompts_of(text: str) -> Iterator[str]:
@@ -413,12 +250,6 @@ def test_generate_takes_a_list_of_prompts(family: str, tales: str):
     assert generate(model, ["", *prompts[1:]], seed=1, tokens=30)[1:] == drawn[1:]
     assert generate(model, []) == []
     assert generate(model, tuple(prompts[:1]), seed=1, tokens=30) == [generate(model, prompts[0], seed=1, tokens=30)]
-
-
-@pytest.mark.parametrize("quantize", ["int8", "bfloat16"])
-def test_rounded_matrices_need_the_native_step(quantize: str):
-    with pytest.raises(ConfigError, match=f"quantize='{quantize}' is computed by the C"):
-        written(tiny(), [[1]], 1, quantize=quantize)
 
 
 def test_rounded_matrices_build_the_native_step(monkeypatch: pytest.MonkeyPatch):

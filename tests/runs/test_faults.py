@@ -17,16 +17,15 @@ import os
 import random
 import shutil
 import signal
-import stat
 from collections.abc import Callable, Iterator
-from contextlib import chdir, suppress
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 import torch
 
 from conftest import TINY, assert_same, fork, state_of
-from faulty_disk import Recorder, after_power_cut, recorded, watched
+from faulty_disk import after_power_cut, recorded, watched
 from jumok import text as reader
 from jumok.errors import JumokError
 from jumok.interop.huggingface import folder as export
@@ -39,9 +38,6 @@ FAULTS = ("full", "error", "interrupt", "kill")
 STRIDE = 7  # otherwise one operation in this number fails, with one fault after the other
 ALL = bool(os.environ.get("JUMOK_ALL_FAULTS"))
 RUN = {**TINY, "n_embd": 8, "context_length": 8, "steps": 3, "eval_every": 1, "sample_tokens": 1, "save_every": 0.0}
-SHAPE = ("n_layer", "n_head", "n_embd", "context_length")  # of a model, which one with --init has already
-
-
 # --- what a run does in one go ---
 
 Act = Callable[[Path, Text], Iterator[Event]]
@@ -63,15 +59,6 @@ def stop_at_once(run: Path, text: Text) -> Iterator[Event]:
     trainer = trainer_of(run, text)
     trainer.request_stop()
     return trainer.run()
-
-
-def tune(run: Path, text: Text) -> Iterator[Event]:
-    """Start the run with the parameters of another one beside it, or resume it if it exists."""
-    if (run / "config.json").exists():
-        return trainer_of(run, text).run()
-    settings = {name: value for name, value in RUN.items() if name not in SHAPE}
-    with chdir(run.parent):
-        return Trainer.start(run, text, **settings, init="first", device="cpu").run()
 
 
 def train_further(run: Path, text: Text) -> Iterator[Event]:
@@ -144,15 +131,6 @@ def extended(tmp_path_factory: pytest.TempPathFactory, finished: Path, text: Tex
 
 
 @pytest.fixture(scope="module")
-def tuned(tmp_path_factory: pytest.TempPathFactory, finished: Path, text: Text) -> Path:
-    """A run without faults that begins with the parameters of the finished one."""
-    folder = tmp_path_factory.mktemp("faults")
-    shutil.copytree(finished, folder / "first")
-    attempt(tune, folder / "tuned", text, None, "error")
-    return folder / "tuned"
-
-
-@pytest.fixture(scope="module")
 def begun(tmp_path_factory: pytest.TempPathFactory, text: Text) -> Path:
     """A run before its first step."""
     run = tmp_path_factory.mktemp("faults") / "begun"
@@ -181,7 +159,6 @@ def torn(tmp_path_factory: pytest.TempPathFactory, begun: Path, text: Text) -> P
 # The folder before, the operation, how it is continued after a fault, and the result.
 SCENARIOS: dict[str, tuple[str | None, Act, Act, str]] = {
     "a run is begun": (None, stop_at_once, run_to_the_end, "finished"),
-    "a run is begun with other parameters": (None, tune, tune, "tuned"),
     "a run is trained": ("begun", run_to_the_end, run_to_the_end, "finished"),
     "a finished run is trained further": ("finished", train_further, train_further, "extended"),
     "a run is stopped right after its resume": ("torn", stop_at_once, run_to_the_end, "finished"),
@@ -266,23 +243,6 @@ def test_no_power_cut_loses_anything(scenario: str, tmp_path: Path, text: Text, 
     trials = try_power_cuts(scenario, tmp_path, text, request, 1 if ALL else STRIDE)
     print(f"{scenario}: {trials} power cuts")
     assert trials > 5
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("what", ["files", "folders"])
-def test_a_flush_that_is_missing_is_found(
-    what: str, tmp_path: Path, text: Text, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The test above would pass on any code if the disk that it simulates lost nothing."""
-    flush = Recorder.flush
-
-    def forget(disk: Recorder, handle: int) -> None:
-        if stat.S_ISDIR(os.fstat(handle).st_mode) == (what == "files"):
-            flush(disk, handle)
-
-    monkeypatch.setattr(Recorder, "flush", forget)
-    with pytest.raises((AssertionError, JumokError, OSError)):
-        try_power_cuts("a run is trained", tmp_path, text, request, 3)
 
 
 # --- exports ---

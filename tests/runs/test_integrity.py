@@ -16,7 +16,7 @@ from test_faults import die_in_child, watched
 import jumok
 from conftest import FIXTURES, state_of
 from jumok.errors import RunError
-from jumok.files import locked, sha256_of
+from jumok.files import sha256_of
 from jumok.models import Model
 from jumok.runs import integrity
 from jumok.runs.examine import examine
@@ -76,28 +76,12 @@ def test_the_remedy_is_one_that_can_work(run: Path) -> None:
         jumok.load(run)
 
 
-def test_a_run_without_a_sum_loads_as_before() -> None:
-    run = FIXTURES / "runs" / "lm-modern"
-    assert sums_of(run) == ()
-    jumok.load(run)
-
-
 @pytest.mark.parametrize("sums", ["x", 5, [5], {"sha256": "abc"}, {"sha256": [3]}, {"sha256": ["a" * 63]}, {}], ids=str)
 def test_damaged_sums_are_an_error(run: Path, sums: Any) -> None:
     config = RunFolder(run).read_config()
     (run / "config.json").write_text(json.dumps({**config, "parameters": sums}), encoding="utf-8")
     with pytest.raises(RunError, match=r"config\.json is damaged"):
         jumok.load(run)
-
-
-def test_the_file_is_hashed_once(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A gigabyte takes a second."""
-    read: list[Path] = []
-    monkeypatch.setattr(integrity, "sha256_of", lambda path: read.append(path) or sha256_of(path))
-    jumok.load(run)
-    assert read == [run / "model.safetensors"]
-    jumok.load(run, verify=False)
-    assert len(read) == 1
 
 
 def test_a_reader_meets_a_training(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -213,11 +197,6 @@ def test_each_damaged_file_is_found(run: Path, file: str) -> None:
     assert [one.file for one in found.findings if one.condition == "damaged"] == [file]
     assert found.usable == file.startswith("state/")
     assert found.resumable == (2 if file == "state/step-000000004" else 4)
-
-
-def test_a_run_that_is_being_trained(run: Path) -> None:
-    with locked(run / "state" / "lock"):
-        assert examine(run).findings[-1].condition == "note"
 
 
 def test_a_folder_that_is_no_run(tmp_path: Path) -> None:
