@@ -129,6 +129,7 @@ def test_texts_that_come_and_go_are_as_alone(name: str, plain: bool):
 def test_positions_beyond_the_table_are_computed(monkeypatch: pytest.MonkeyPatch):
     """A model keeps the angles of the first positions only."""
     monkeypatch.setattr("jumok.config._gpt.LONGEST_TABLE", 7)
+    assert tiny(**SHAPES["neox"]).config.table_length == 7
     test_texts_that_come_and_go_are_as_alone("neox", plain=True)
 
 
