@@ -17,6 +17,7 @@ import os
 import random
 import shutil
 import signal
+import stat
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -25,7 +26,7 @@ import pytest
 import torch
 
 from conftest import TINY, assert_same, fork, state_of
-from faulty_disk import after_power_cut, recorded, watched
+from faulty_disk import Recorder, after_power_cut, recorded, watched
 from jumok import text as reader
 from jumok.errors import JumokError
 from jumok.interop.huggingface import folder as export
@@ -243,6 +244,23 @@ def test_no_power_cut_loses_anything(scenario: str, tmp_path: Path, text: Text, 
     trials = try_power_cuts(scenario, tmp_path, text, request, 1 if ALL else STRIDE)
     print(f"{scenario}: {trials} power cuts")
     assert trials > 5
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("what", ["files", "folders"])
+def test_a_flush_that_is_missing_is_found(
+    what: str, tmp_path: Path, text: Text, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The test above would pass on any code if the disk that it simulates lost nothing."""
+    flush = Recorder.flush
+
+    def forget(disk: Recorder, handle: int) -> None:
+        if stat.S_ISDIR(os.fstat(handle).st_mode) == (what == "files"):
+            flush(disk, handle)
+
+    monkeypatch.setattr(Recorder, "flush", forget)
+    with pytest.raises((AssertionError, JumokError, OSError)):
+        try_power_cuts("a run is trained", tmp_path, text, request, 3)
 
 
 # --- exports ---
