@@ -12,7 +12,7 @@ from torch import nn
 from jumok.config import BERTConfig, EncoderDecoderConfig, GPTConfig
 from jumok.errors import ConfigError, JumokError, TextError
 from jumok.inference.embed import embed, embed_ids
-from jumok.inference.scoring import score
+from jumok.inference.generate import score_ids
 from jumok.inference.slots import window_start
 from jumok.models import build
 from jumok.tokenizers import train_tokenizer
@@ -75,7 +75,7 @@ def test_a_score_is_what_the_model_gives_when_it_writes(family: str) -> None:
     """Over several windows: each id after the ids that the model sees when it writes."""
     model = model_of(GPTConfig, family=family)
     ids = np.random.default_rng(1).integers(0, model.tokenizer.vocab_size, 40).tolist()
-    found = score(model, ids, top=3)
+    found = score_ids(model, ids, top=3)
     assert [one.id for one in found] == ids
     assert (found[0].log_probability, found[0].top) == (None, ())
     for place in range(1, len(ids)):
@@ -89,6 +89,6 @@ def test_a_score_is_what_the_model_gives_when_it_writes(family: str) -> None:
 
 def test_the_score_of_little() -> None:
     model = model_of(GPTConfig)
-    assert score(model, []) == []
-    assert [one.log_probability for one in score(model, [5])] == [None]
-    assert score(model, [5, 6], top=0)[1].top == ()
+    assert score_ids(model, []) == []
+    assert [one.log_probability for one in score_ids(model, [5])] == [None]
+    assert score_ids(model, [5, 6], top=0)[1].top == ()

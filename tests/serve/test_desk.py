@@ -21,8 +21,7 @@ from jumok.cli import interrupts
 from jumok.config import GPTConfig
 from jumok.errors import ConfigError
 from jumok.files import is_locked, locked
-from jumok.runs.folder import RunFolder
-from jumok.runs.stopping import is_training, stop_file
+from jumok.runs.folder import RunFolder, is_training, stop_file
 from jumok.serve.app import create_app
 from jumok.serve.desk import training
 from jumok.serve.desk.curves import POINTS, Curve, number

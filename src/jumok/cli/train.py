@@ -159,7 +159,7 @@ def _settings(config_file: Path | None, given: dict[str, Any]) -> dict[str, Any]
 
 def _run(make: Making, folder: Path, busy: str, quiet: bool, as_json: bool) -> None:
     """Train with a progress bar, then print how to use or to continue the run."""
-    from jumok.runs.stopping import stop_file
+    from jumok.runs.folder import stop_file
     from jumok.training.subscribers.progress import TrainingView
 
     summary: dict[str, Any] = {}

@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 
 from jumok.config import EncoderDecoderConfig, require_range
 from jumok.errors import ConfigError, TextError
-from jumok.inference.answer_search import Answer, Search, SearchSettings, Targets, make_answer
-from jumok.inference.beam_search import beam_search
+from jumok.inference.answer_search import Answer, Search, SearchSettings, make_answer
+from jumok.inference.beam_search import Targets, beam_search
 from jumok.inference.engine import Engine
 from jumok.inference.generate import write_all
 from jumok.inference.requests import answer_request, require_answering, sample_number

@@ -1,4 +1,4 @@
-"""The targets that an encoder–decoder is writing, how their tokens are chosen, and the answers that they become.
+"""How the tokens of an answer are chosen, and the answers that they become.
 
 The decoder begins with `decoder_start_id` and continues until it writes [EOS], or until the tokens are used up. The
 score of an answer is the sum of the log-probabilities of its tokens, in nats, divided by tokens**length_penalty; [EOS]
@@ -7,22 +7,14 @@ is a token.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-import torch
-from torch import Tensor
-
 from jumok.config import EncoderDecoderConfig, require_range
-from jumok.data.rows import Rows
 from jumok.errors import ConfigError
-from jumok.inference.rules import NextIdRules
 from jumok.inference.sampling import Sampling, SamplingSettings
-from jumok.models.checks import finite_rows, require_tokenizer
-from jumok.models.encoder_decoder import EncoderDecoder
-from jumok.tokenizers import Ids, Tokenizer
+from jumok.tokenizers import Tokenizer
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,81 +112,6 @@ class SearchSettings(SamplingSettings, total=False):
     length_penalty: float
     no_repeat_ngram: int
     max_tokens: int | None
-
-
-class Targets:
-    """Targets that a model is writing, one a row, each beside its source; rows can be dropped and doubled."""
-
-    def __init__(self, model: EncoderDecoder, sources: Sequence[Ids], search: Search, *, cache: bool) -> None:
-        self.model, self.config, self.tokenizer = model, model.config, require_tokenizer(model)
-        assert model.config.decoder_start_id is not None  # `require_answering` has checked both
-        assert model.config.eos_id is not None
-        self.device = model.token_embedding.weight.device
-        self.limit = search.limit(model.config)
-        self._rules = NextIdRules(
-            model.config, self.tokenizer, prompt=1, tokens=self.limit, no_repeat_ngram=search.no_repeat_ngram
-        )
-        rows = Rows.of(sources)
-        block = rows.padded(range(len(rows)), model.config.pad_id or 0, multiple=1)  # (B, S)
-        mask = torch.arange(block.shape[1]) < torch.from_numpy(rows.lengths)[:, None]  # (B, S)
-        self._mask = None if bool(mask.all()) else mask.to(self.device)
-        self._encoded = model.encode(block.to(self.device), self._mask)  # (B, S, C)
-        self._cache = model.new_cache(len(sources)) if cache else None
-        start, self._end = model.config.decoder_start_id, model.config.eos_id
-        self.ids = torch.full((len(sources), 1), start, device=self.device)  # (B, T)
-        self.failed = torch.zeros(
-            len(sources), dtype=torch.bool, device=self.device
-        )  # (B,): whose last logits are not finite
-
-    @property
-    def is_last(self) -> bool:
-        """Whether the next token is the last one that there is room for."""
-        return self.ids.shape[1] == self.limit
-
-    def select(self, rows: Tensor, *, same_sources: bool = False) -> None:
-        """Keep these rows, (N,), in this order. same_sources: row i still belongs to the same source as before."""
-        self.ids = self.ids[rows]  # (N, T)
-        if self._cache is not None:
-            self._cache.target.select(rows)
-        if same_sources:
-            return
-        self._encoded = self._encoded[rows]  # (N, S, C)
-        self._mask = None if self._mask is None else self._mask[rows]  # (N, S)
-        if self._cache is not None:
-            self._cache.source.select(rows)
-
-    def ends(self, new: Tensor) -> Tensor:
-        """Return whether a target ends with this next token, bool: it is [EOS], or no other has room."""
-        return torch.ones_like(new, dtype=torch.bool) if self.is_last else new.eq(self._end)
-
-    def append(self, new: Tensor) -> None:
-        """The next token of each row, (B,)."""
-        self.ids = torch.cat((self.ids, new[:, None]), dim=1)  # (B, T+1)
-
-    def log_probabilities(self) -> Tensor:
-        """Of the next token of each row: (B, V), -inf where a rule forbids it.
-
-        Ids that only the model has, not its tokenizer, are never written. Rows whose logits are not finite are marked
-        in `failed`, and are all -inf.
-        """
-        past = 0 if self._cache is None else self._cache.length
-        hidden = self.model.hidden(self.ids[:, past:], self._encoded, self._mask, self._cache)[:, -1]  # (B, C)
-        logits = self.model.logits(hidden)[:, : self.tokenizer.vocab_size]  # (B, V)
-        self.failed = ~finite_rows(logits)  # (B,)
-        wide = torch.promote_types(logits.dtype, torch.float32)
-        log_probabilities = logits.to(wide).log_softmax(dim=-1)  # (B, V)
-        log_probabilities = self._rules.apply(log_probabilities, self.ids.tolist())  # (B, V)
-        return log_probabilities.masked_fill(self.failed[:, None], -math.inf)
-
-    def finished(self, row: int, last: int, score: float) -> Answer:
-        """Return the answer of row `row` with the token `last`."""
-        ids = (*self.ids[row, 1:].tolist(), last)
-        return make_answer(self.tokenizer, self.config, ids, score, "stop" if last == self._end else "length")
-
-    def broken(self, row: int) -> Answer:
-        """Return the answer of row `row`, which failed."""
-        ids = tuple(self.ids[row, 1:].tolist())
-        return make_answer(self.tokenizer, self.config, ids, -math.inf, "not finite")
 
 
 def make_answer(

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -156,17 +156,28 @@ def log_probabilities(model: Classifier, rows: Rows, chosen: NDArray[np.int64] |
     """
     chosen = np.arange(len(rows)) if chosen is None else chosen
     require_memory(4 * len(chosen) * len(model.config.labels), _of_labels(len(chosen), model))
-    place, pad = model.token_embedding.weight.device, Framing.of(model.config, require_tokenizer(model)).pad
-    batches = LengthBatches(rows.lengths[chosen][:, None], BATCH_TOKENS, seed=0)
     found = torch.empty(len(chosen), len(model.config.labels))
     with eval_mode(model):
-        for number in range(batches.count):
-            places = batches.rows(number)
-            ids = rows.padded(chosen[places], pad, most=model.config.context_length)  # (B, T)
-            lengths = torch.from_numpy(rows.lengths[chosen[places]])  # (B,)
-            logits = class_logits(model, ids.to(place), lengths.to(place))  # (B, labels)
-            found[torch.from_numpy(places)] = F.log_softmax(logits.float(), dim=1).cpu()
+        for places, ids, lengths in batches_by_length(model, rows, chosen):
+            found[places] = F.log_softmax(class_logits(model, ids, lengths).float(), dim=1).cpu()  # (B, labels)
     return found
+
+
+def batches_by_length(
+    model: GPT | BERT, rows: Rows, chosen: NDArray[np.int64]
+) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+    """Yield the `chosen` rows in batches of like lengths, on the device of a model.
+
+    Yields:
+        Their places in `chosen`, (B,); their ids, filled up, (B, T); and their lengths, (B,).
+    """
+    device, pad = model.token_embedding.weight.device, Framing.of(model.config, require_tokenizer(model)).pad
+    batches = LengthBatches(rows.lengths[chosen][:, None], BATCH_TOKENS, seed=0)
+    for number in range(batches.count):
+        places = batches.rows(number)
+        ids = rows.padded(chosen[places], pad, most=model.config.context_length)  # (B, T)
+        lengths = torch.from_numpy(rows.lengths[chosen[places]])  # (B,)
+        yield torch.from_numpy(places), ids.to(device), lengths.to(device)
 
 
 def _of_labels(texts: int, model: Classifier) -> str:

@@ -13,10 +13,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from jumok.data.batches import LengthBatches
 from jumok.data.rows import Rows
 from jumok.errors import ConfigError, TextError
-from jumok.inference.classify import BATCH_TOKENS, length_mask
+from jumok.inference.classify import batches_by_length, length_mask
 from jumok.models import Model
 from jumok.models.bert import BERT
 from jumok.models.checks import require_finite, require_tokenizer
@@ -55,7 +54,7 @@ def embed_ids(model: Model, texts: Sequence[Ids]) -> Tensor:
             kind=type(model).__name__,
         )
     framing = Framing.of(model.config, require_tokenizer(model))
-    before, pad, room = framing.before, framing.pad, framing.room
+    before, room = framing.before, framing.room
     after: tuple[int, ...] = framing.after
     if isinstance(model, GPT):  # no token of a text attends to those after it
         after, room = (), room + len(after)
@@ -71,17 +70,13 @@ def embed_ids(model: Model, texts: Sequence[Ids]) -> Tensor:
     if not texts:
         return found
     rows = Rows.of([np.concatenate((before, np.asarray(text, np.int64), after)) for text in texts])
-    batches = LengthBatches(rows.lengths[:, None], BATCH_TOKENS, seed=0)
-    device = model.token_embedding.weight.device
     with eval_mode(model):
-        for number in range(batches.count):
-            places = batches.rows(number)
-            ids = rows.padded(places, pad, most=model.config.context_length).to(device)  # (B, T)
-            mask = length_mask(ids, torch.from_numpy(rows.lengths[places]).to(device))  # (B, T)
+        for places, ids, lengths in batches_by_length(model, rows, np.arange(len(rows))):
+            mask = length_mask(ids, lengths)  # (B, T)
             hidden = model.hidden(ids, mask) if isinstance(model, BERT) else model.hidden(ids)  # (B, T, C)
-            counted = length_mask(ids, torch.from_numpy(rows.lengths[places] - len(after)).to(device))  # (B, T)
+            counted = length_mask(ids, lengths - len(after))  # (B, T)
             counted[:, : len(before)] = False
             means = hidden.float().masked_fill(~counted[..., None], 0).sum(dim=1) / counted.sum(dim=1, keepdim=True)
-            found[torch.from_numpy(places)] = means.cpu()  # (B, C)
+            found[places] = means.cpu()  # (B, C)
     require_finite(found)
     return found

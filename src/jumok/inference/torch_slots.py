@@ -24,7 +24,7 @@ Hidden = Callable[[int, Sequence[int], Sequence[Sequence[int]]], Tensor]
 LONGEST_CHUNK = 256  # ids; more would hold up the other texts; measured: 512 are read 1.1 times as fast
 
 
-class Rows:
+class CacheRows:
     """Which row of some caches each slot has. Rows are exchanged so that those that are read are the first ones."""
 
     def __init__(self, slots: int, *caches: RaggedCache) -> None:
@@ -120,7 +120,7 @@ class TorchSlots:
         self._number = slots
         self._windows: WindowSlots | None = None  # of somebody's own model that knows nothing of caches
         self._cache = RaggedCache(model.new_cache(0), slots)
-        self._rows = Rows(slots, self._cache)
+        self._rows = CacheRows(slots, self._cache)
 
     @torch.inference_mode()
     def read(self, chunks: Sequence[Chunk]) -> Tensor:
@@ -200,7 +200,7 @@ class AnswerSlots:
         self._model, self._device = model, model.token_embedding.weight.device
         like = model.new_cache(0)
         self._target, self._source = RaggedCache(like.target, slots), RaggedCache(like.source, slots)
-        self._rows = Rows(slots, self._target, self._source)
+        self._rows = CacheRows(slots, self._target, self._source)
         self._begun: dict[int, tuple[int, ...]] = {}  # sources that are not encoded yet
         self._texts: list[list[int]] | None = None if cache else [[] for _ in range(slots)]
         # In the place of the hidden states of sources, whose keys and values are in the cache.
@@ -279,7 +279,7 @@ class AnswerSlots:
         return torch.arange(max(lengths), device=self._device) < torch.tensor(lengths, device=self._device)[:, None]
 
 
-def _side_by_side(chunks: Sequence[Chunk], rows: Rows, hidden: Hidden, *, ragged: bool = True) -> Tensor:
+def _side_by_side(chunks: Sequence[Chunk], rows: CacheRows, hidden: Hidden, *, ragged: bool = True) -> Tensor:
     """Return the last hidden states of chunks, (N, C): single ids in one batch, longer chunks one by one.
 
     Args:

@@ -8,11 +8,10 @@ from pathlib import Path
 from typing import Literal
 
 from jumok.errors import JumokError, RunError
-from jumok.files import is_locked
 from jumok.messages import shell, tr
 from jumok.models import build_blank
 from jumok.runs.checkpoints import UNREADABLE, read_state, states_in
-from jumok.runs.folder import RunFolder, no_run
+from jumok.runs.folder import RunFolder, is_training, no_run
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,7 +64,7 @@ def examine(path: Path) -> Examination:
         step, finding = _state(run, folder)
         states.append(finding)
         steps += [] if step is None else [step]
-    if is_locked(run.state / "lock"):
+    if is_training(path):
         text = tr("a process is training this run or writing to it; files may change while they are examined")
         states.append(Finding(file="state/lock", condition="note", text=text))
     return Examination(

@@ -17,7 +17,7 @@ from torch import nn
 from jumok.config import ModelConfig
 from jumok.config.huggingface import read_json
 from jumok.errors import RunError, TokenizerError
-from jumok.files import LockHeld, copy_or_link, locked, make_folder, space, sync_folder, write_atomic
+from jumok.files import LockHeld, copy_or_link, is_locked, locked, make_folder, space, sync_folder, write_atomic
 from jumok.interop.huggingface.folder import from_the_hub
 from jumok.messages import shell, tr
 from jumok.models import require_stored
@@ -40,7 +40,6 @@ from jumok.runs.parameters import (
     second_name,
     size_of,
 )
-from jumok.runs.stopping import stop_file
 from jumok.tokenizers import ROLES, Tokenizer
 
 MODEL_FILES = ("config.json", "tokenizer.json", "model.safetensors")
@@ -372,6 +371,16 @@ class RunFolder:
                 "cannot write {what} in {path}: {reason} ({space}). Make room or repair the folder, then start again.",
                 **facts,
             ) from error
+
+
+def is_training(folder: Path) -> bool:
+    """Return whether a process writes to a run folder now."""
+    return is_locked(folder / "state" / "lock")
+
+
+def stop_file(folder: Path) -> Path:
+    """Return the path of the file that stops a training: `jumok train` looks for it, saves its state and ends."""
+    return folder / "state" / "stop"
 
 
 def no_run(path: Path) -> RunError:

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from jumok.inference.generate import score_ids
 from jumok.inference.requests import Drawn, Event, Finish, Request, text_request
-from jumok.inference.scoring import score
 from jumok.inference.writer import stream_after
 from jumok.models.checks import require_tokenizer
 from jumok.models.gpt import GPT
@@ -73,7 +73,7 @@ def read_prompts(served: ServedModel, body: CompletionBody, settings: ServeSetti
             prompts.append(Prompt(tokenizer.decode(given), given))
     if body.echo and body.logprobs is not None:
         top = body.logprobs
-        return [replace(one, scored=tuple(score(model, one.ids, top))) for one in prompts]
+        return [replace(one, scored=tuple(score_ids(model, one.ids, top))) for one in prompts]
     return prompts
 
 

@@ -11,7 +11,7 @@ from jumok.config import count_parameters
 from jumok.errors import JumokError, RunError
 from jumok.interop.huggingface import is_hf
 from jumok.runs.config import model_config_of, parse_config
-from jumok.runs.stopping import is_training
+from jumok.runs.folder import is_training
 from jumok.serve.desk.curves import JSON, Curve
 from jumok.serve.run_folders import MOST_RUNS, has_parameters
 

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from jumok import text as reader
 from jumok.messages import Language, message
-from jumok.runs.stopping import is_training, stop_file
+from jumok.runs.folder import is_training, stop_file
 from jumok.serve.desk.curves import JSON
 from jumok.serve.errors import Refused
 from jumok.serve.run_folders import RunFolders
