@@ -115,8 +115,8 @@ def restore_checkpoint(run: TrainingRun, saved: Checkpoint) -> None:
         RunError: the parameters do not fit the model, or a number has another type than when it was saved.
     """
     if run.config.shard and run.group.size > 1:
-        run.restoring = stored_tensors(saved.files)
-        _require_fit(run, run.restoring)
+        run.history.restoring = stored_tensors(saved.files)
+        _require_fit(run, run.history.restoring)
     else:
         restore_tensors(run, saved.tensors)
         if run.adapters is not None:
@@ -135,7 +135,7 @@ def restore_checkpoint(run: TrainingRun, saved: Checkpoint) -> None:
             error=error,
             folder="state/",
         ) from None
-    run.numbers |= {**saved.numbers, "step": saved.step}
+    run.history.numbers |= {**saved.numbers, "step": saved.step}
 
 
 def restore_tensors(run: TrainingRun, tensors: Mapping[str, Tensor]) -> None:
@@ -162,7 +162,7 @@ def restore_together(run: TrainingRun, stored: StoredTensors) -> None:
     moments = {name: _blank(run, name, stored) for name in stored if name not in tensors}
     run.group.together(lambda: stored.read_into(tensors | moments))
     _put_moments(run, moments)
-    run.restoring = None
+    run.history.restoring = None
 
 
 def _put_moments(run: TrainingRun, tensors: Mapping[str, Tensor]) -> None:
@@ -212,7 +212,7 @@ def cut_logs(run: TrainingRun, sizes: Mapping[str, int]) -> None:
     if run.folder.logs.has_damaged_metrics():
         damaged.add("metrics.jsonl")
     if damaged:
-        run.notices.append(
+        run.history.notices.append(
             tr(
                 "A part of {names} was lost or damaged after it was written, perhaps by a power cut. The training is "
                 "not affected; the loss curve and the samples have a gap.",

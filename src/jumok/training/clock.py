@@ -47,7 +47,7 @@ class Clock(Stateful):
     cooldown: tuple[float, float] | None = None
 
     def __init__(self, run: TrainingRun) -> None:
-        self._run, self._began = run, run.began
+        self._run, self._began = run, run.history.began
         self._budget = None if run.config.minutes is None else 60 * run.config.minutes  # seconds of the stage
         self._since = (0.0, 0.0)  # progress and seconds of the stage from which a budget is counted on
         self._last_width = 0.0  # progress made by the last step
@@ -66,7 +66,7 @@ class Clock(Stateful):
     def load_state_dict(self, numbers: Mapping[str, Any]) -> None:
         """Take over the fields, and count on from the seconds that the run has taken."""
         super().load_state_dict(numbers)
-        self._began = self._run.began - numbers.get("seconds", 0.0)
+        self._began = self._run.history.began - numbers.get("seconds", 0.0)
 
     @property
     def seconds(self) -> float:

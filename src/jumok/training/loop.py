@@ -43,7 +43,7 @@ class Loop:
         self.stopping, self.alarms = Stopping(run, clock, self.validation), Alarms(run, clock)
         parts = (clock, self.validation, self.stopping, self.alarms)
         for part in parts:
-            part.load_state_dict(run.numbers)
+            part.load_state_dict(run.history.numbers)
         self.checkpoint, self.compilation = Saving(run, clock, parts), Compilation(run.trained, run.task)
         self.losses = TrainingLosses(run, clock.step)
         self.stop = False
@@ -65,12 +65,12 @@ class Loop:
     def _events(self) -> Generator[Event, None, None]:
         run, clock, validation, group = self.run, self.clock, self.validation, self.group
         alarms = {found.text for found in self.task.alarms}
-        for text in (text for text in run.notices if text not in alarms):
+        for text in (text for text in run.history.notices if text not in alarms):
             yield Notice(step=clock.step, text=text)
-        if run.result is not None:
+        if run.history.result is not None:
             if group.rank == 0:
-                yield self._verdict(run.result.figures, run.result.reason)
-                yield run.result
+                yield self._verdict(run.history.result.figures, run.history.result.reason)
+                yield run.history.result
             return
         yield from self.alarms.before_the_first_step()
         yield from self._prepare()
@@ -210,7 +210,7 @@ class Loop:
         # A run that was stopped before its first step has this sample already.
         begins, samples = group.broadcast(
             (
-                self.clock.stage < len(self.run.stages),
+                self.clock.stage < len(self.run.history.stages),
                 self.clock.step == 0 and not self.run.folder.logs.size("samples.txt"),
             )
         )
@@ -229,11 +229,11 @@ class Loop:
     def _begin_stage(self) -> Iterator[Event]:
         """Record the stage, and validate the parameters it begins with as it will validate its own."""
         run, clock, validation, config = self.run, self.clock, self.validation, self.config
-        clock.stage = len(run.stages)
+        clock.stage = len(run.history.stages)
         figures = validation.figures() if self.task.has_validation else {}
         recorded = run.folder.read_config()
         recorded.pop("finished", None)
-        run.folder.write_config({**recorded, "stages": run.stages})
+        run.folder.write_config({**recorded, "stages": run.history.stages})
         yield Stage(
             step=clock.step,
             number=clock.stage + 1,
@@ -278,7 +278,7 @@ class Loop:
         A run that was just started was planned with the time that compiling takes.
         """
         run = self.run
-        if self.config.minutes is None or run.plan is not None:
+        if self.config.minutes is None or run.history.plan is not None:
             return False
         expected = CompileTimes(run.device).expected(run.model.config, self.config)
         return expected >= MOST_COMPILING * self.clock.remaining()
@@ -286,7 +286,7 @@ class Loop:
     def _interrupt(self) -> Iterator[Event]:
         run = self.run
         # Before its first validation a run has no model.safetensors, which `jumok generate` and others load.
-        if self.group.broadcast(self.validation.best is None and (self.task.has_validation or not run.stages)):
+        if self.group.broadcast(self.validation.best is None and (self.task.has_validation or not run.history.stages)):
             run.write_parameters()
         yield self.checkpoint.save()
         if self.group.rank:

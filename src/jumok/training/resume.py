@@ -73,21 +73,21 @@ def resume(
         task = record.task(folder, record.data, tokenizer, record.shape, config)
         group.require_rows(task.rows_per_batch)
         with memory_errors(record.shape, config):
-            run = new_run(folder, task, record.shape, config, tokenizer, device, record.data, began, report, group)
+            run = new_run(folder, task, record.shape, config, tokenizer, device, began, report, group)
         if config.lora is not None:
             require_one_process(group.size)
             adapted = record.content["adapter"]
             adapt(run, whole=adapted["trained"], base=read_base(folder, run.model, adapted))
-        run.stages, run.numbers = record.stages, {"planned_tokens": record.planned_tokens}
-        saved, run.notices = folder.checkpoints.newest()
+        run.history.stages, run.history.numbers = record.stages, {"planned_tokens": record.planned_tokens}
+        saved, run.history.notices = folder.checkpoints.newest()
         if further:
             add_stage(run, record, saved, machine)
         goes_back = _place(run, record, saved)
-        if run.result is None:
-            run.notices += slow_precision(config, device)
+        if run.history.result is None:
+            run.history.notices += slow_precision(config, device)
         moved = differences(record.machine or machine, machine)
-        if moved and not further and run.result is None:
-            run.notices.append(
+        if moved and not further and run.history.result is None:
+            run.history.notices.append(
                 tr(
                     "The machine or the versions are not those that this run began with ({differences}). The run "
                     "continues, but the last bits of its parameters may differ from those of a run on the first "
@@ -103,9 +103,9 @@ def _place(run: TrainingRun, record: RunRecord, saved: Checkpoint | None) -> boo
     """Put a run where it goes on, and return True if that is in a saved state."""
     ended, folder = record.finished, run.folder
     at_end = saved is None or saved.step < (ended or {}).get("step", 0) or folder.has_parameters_of(saved)
-    if run.stages and (saved is None or saved.numbers.get("stage", 0) < len(run.stages)):
-        if run.notices:
-            run.notices.append(tr("The newest stage begins anew, with the best parameters so far."))
+    if run.history.stages and (saved is None or saved.numbers.get("stage", 0) < len(run.history.stages)):
+        if run.history.notices:
+            run.history.notices.append(tr("The newest stage begins anew, with the best parameters so far."))
         go_to_stage(run, _mended_parameters(run, record, saved), saved)
         return False
     if ended is not None and at_end and not _unreadable(run):
@@ -128,8 +128,8 @@ def _go_back(run: TrainingRun, record: RunRecord, saved: Checkpoint | None) -> N
             path=folder.path,
             init=init,
         )
-    if saved is None and run.notices:
-        run.notices.append(_new_beginning(folder.set_aside_parameters()))
+    if saved is None and run.history.notices:
+        run.history.notices.append(_new_beginning(folder.set_aside_parameters()))
     if record.finished is not None:  # and its end is damaged
         folder.write_config({key: value for key, value in record.content.items() if key != "finished"})
     if saved is None:
@@ -143,8 +143,9 @@ def _go_back(run: TrainingRun, record: RunRecord, saved: Checkpoint | None) -> N
     if saved.numbers["best"] is None or lost:  # what metrics there are belong to parameters that are gone
         run.put_metrics({})
     if lost:
-        run.numbers |= {"best": None, "validated": -1}  # so that the next validation writes them, also at the end
-        run.notices.append(
+        # So that the next validation writes them, also at the end.
+        run.history.numbers |= {"best": None, "validated": -1}
+        run.history.notices.append(
             tr("{lost} The best parameters are chosen anew from step {step} on.", lost=lost, step=saved.step)
         )
 
@@ -165,7 +166,7 @@ def _mended_parameters(run: TrainingRun, record: RunRecord, saved: Checkpoint | 
     metrics: Mapping[str, Any] = record.content["metrics"]
     if saved is None or run.folder.has_parameters_of(saved):
         return metrics
-    at_end = saved.step == run.stages[-1]["step"]
+    at_end = saved.step == run.history.stages[-1]["step"]
     if not at_end:  # the parameters may be newer than the state
         if not _unreadable(run):
             return metrics
@@ -220,18 +221,18 @@ def _go_to_end(
     run.read_best()
     run.model.eval()
     step, best_step = ended["step"], metrics.get("step", ended["step"])
-    run.numbers = {"step": step, "best_step": best_step}
+    run.history.numbers = {"step": step, "best_step": best_step}
     if saved is not None:
         lowest, read = saved.numbers.get("lowest_step", best_step), saved.numbers.get("validation_read", 0)
-        run.numbers |= {"lowest_step": lowest, "validation_read": read, "seconds": _recorded(saved, "seconds")}
-        run.began = time.monotonic()
+        run.history.numbers |= {"lowest_step": lowest, "validation_read": read, "seconds": _recorded(saved, "seconds")}
+        run.history.began = time.monotonic()
     try:
-        run.result = run.finish(
+        run.history.result = run.finish(
             ended["reason"],
             {name: metrics[name] for name in metrics if name != "step"},
             step=step,
-            seconds=run.numbers.get("seconds", time.monotonic() - run.began),
-            read=run.numbers.get("validation_read", 0),
+            seconds=run.history.numbers.get("seconds", time.monotonic() - run.history.began),
+            read=run.history.numbers.get("validation_read", 0),
         )
     except KeyError as error:  # a figure of the task
         path = run.folder.path / "config.json"
@@ -247,12 +248,12 @@ def add_stage(run: TrainingRun, record: RunRecord, saved: Checkpoint | None, mac
     seconds = 0.0 if saved is None else saved.numbers["seconds"]
     per_step = run.tokens_per_step
     if run.config.steps is not None:
-        run.numbers["planned_tokens"] = run.config.steps * per_step
+        run.history.numbers["planned_tokens"] = run.config.steps * per_step
     elif seconds:  # as fast as so far
         expected = ended["step"] * per_step / seconds * 60 * (run.config.minutes or 0)
         most = most_tokens(run.config, run.task, run.train_tokens)
-        run.numbers["planned_tokens"] = max(per_step, int(min(expected, most)))
-    run.stages.append(
+        run.history.numbers["planned_tokens"] = max(per_step, int(min(expected, most)))
+    run.history.stages.append(
         {
             "step": ended["step"],
             "best_step": metrics.get("step", ended["step"]),
@@ -260,7 +261,7 @@ def add_stage(run: TrainingRun, record: RunRecord, saved: Checkpoint | None, mac
             "metrics": metrics,
             "seconds": seconds,
             "logs": {name: run.folder.logs.size(name) for name in LOGS},
-            "train": {**run.config.to_dict(), "planned_tokens": run.numbers["planned_tokens"]},
+            "train": {**run.config.to_dict(), "planned_tokens": run.history.numbers["planned_tokens"]},
             "machine": machine,
         }
     )
@@ -279,10 +280,10 @@ def go_to_stage(run: TrainingRun, metrics: Mapping[str, Any], saved: Checkpoint 
         run.folder.read_parameters(run.model)
     else:
         run.adapters.restore(adapters_in(saved, run.folder.path), where=str(run.folder.path), best=True)
-    stage = run.stages[-1]
+    stage = run.history.stages[-1]
     if run.config.minutes is not None:  # not from the plan, which a limit on passes may have shortened
-        run.numbers["seconds_per_step"] = stage["seconds"] / max(1, stage["step"])
-    run.numbers |= {
+        run.history.numbers["seconds_per_step"] = stage["seconds"] / max(1, stage["step"])
+    run.history.numbers |= {
         "step": stage["step"],
         "validated": stage["step"],
         "best_step": metrics.get("step", stage["best_step"]),

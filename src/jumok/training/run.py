@@ -59,40 +59,53 @@ class Stateful:
 
 
 @dataclass(kw_only=True)
-class TrainingRun:
-    """A run that is ready to train: its folder, which it has locked, its settings and its model.
-
-    What changes from step to step belongs to the parts of `jumok.training.loop.Loop`.
+class RunHistory:
+    """What lies behind a run when its loop begins: nothing but its plan for a new one, a saved state for a resumed one.
 
     Attributes:
-        train_tokens: length of the training part. began: `time.monotonic()` at which this part of the run began.
-        numbers: the state that the parts begin with, by the names of their fields, and the sizes of the logs.
+        began: `time.monotonic()` at which this part of the run began.
+        numbers: the state that the parts of the loop begin with, by the names of their fields, and the sizes of the
+            logs.
         stages: the records of the stages after the first, as config.json has them; the newest one begins with the first
-            event if `numbers` have not counted it yet. notices: messages for the user, to be yielded first.
-        plan: of a run that was just started. result: of one that had finished. report: called with what is being done,
-            in a few words. group: the processes that train it. objective: the model with its loss; its gradients are
-            summed over the processes. restoring: shards that all processes have yet to read. adapters: that are trained
-            instead of the parameters of the model.
+            event if `numbers` have not counted it yet.
+        notices: messages for the user, to be yielded first.
+        plan: of a run that was just started. result: of one that had finished.
+        restoring: shards that all processes have yet to read.
     """
 
-    folder: RunFolder
-    task: Task[Any]
-    config: TrainConfig
-    device: torch.device
-    model: Model
-    objective: nn.Module
-    optimizers: list[Optimizer]
-    train_tokens: int
     began: float
-    lock: ExitStack
-    report: Callable[[str], None]
     numbers: dict[str, Any] = field(default_factory=dict)
     stages: list[dict[str, Any]] = field(default_factory=list)
     notices: list[str] = field(default_factory=list)
     plan: Plan | None = None
     result: Finish | None = None
     restoring: StoredTensors | None = None
-    group: ProcessGroup = field(default_factory=ProcessGroup)
+
+
+@dataclass(kw_only=True)
+class TrainingRun:
+    """A run that is ready to train: its folder, which it has locked, its settings, its model and its optimizers.
+
+    What changes from step to step belongs to the parts of `jumok.training.loop.Loop`.
+
+    Attributes:
+        group: the processes that train it. report: called with what is being done, in a few words.
+        objective: the model with its loss; its gradients are summed over the processes.
+        shards: of the model, if it is divided among the processes.
+        adapters: that are trained instead of the parameters of the model.
+    """
+
+    folder: RunFolder
+    lock: ExitStack
+    task: Task[Any]
+    config: TrainConfig
+    device: torch.device
+    group: ProcessGroup
+    report: Callable[[str], None]
+    history: RunHistory
+    model: Model
+    objective: nn.Module
+    optimizers: list[Optimizer]
     shards: Shards | None = None
     adapters: Adapters | None = None
 
@@ -102,6 +115,11 @@ class TrainingRun:
         return self.model if self.shards is None else self.shards.model
 
     @property
+    def train_tokens(self) -> int:
+        """Return the length of the training part."""
+        return int(self.task.data["train_tokens"])
+
+    @property
     def tokens_per_step(self) -> int:
         """Tokens that an optimizer step is trained on, about."""
         return self.task.tokens_per_batch * self.config.accumulate
@@ -109,7 +127,7 @@ class TrainingRun:
     @property
     def first_step(self) -> int:
         """Steps that were taken before this stage."""
-        return int(self.stages[-1]["step"]) if self.stages else 0
+        return int(self.history.stages[-1]["step"]) if self.history.stages else 0
 
     @contextmanager
     def whole(self) -> Iterator[None]:

@@ -45,7 +45,7 @@ from jumok.training.loop import Loop
 from jumok.training.optim import make_optimizers
 from jumok.training.parallel import ProcessGroup, Shards, replicate
 from jumok.training.policy import Plan, make_plan, memory_errors, must_measure, require_possible
-from jumok.training.run import TrainingRun
+from jumok.training.run import RunHistory, TrainingRun
 from jumok.training.run_record import RunRecord, require_reachable, size_of
 from jumok.training.tasks import TASKS, Material, Task
 from jumok.training.tasks.task import Objective
@@ -223,16 +223,15 @@ class Start:
                     plan.config,
                     tokenizer,
                     self.device,
-                    data,
                     self.began,
                     self.report,
                     self.group,
                     self.make_model,
                 )
-                run.plan, run.notices = plan, [*task.notices, *plan.notices]
-                run.numbers["planned_tokens"] = plan.tokens
+                run.history.plan, run.history.notices = plan, [*task.notices, *plan.notices]
+                run.history.numbers["planned_tokens"] = plan.tokens
                 if math.isfinite(plan.seconds_per_step):
-                    run.numbers["seconds_per_step"] = plan.seconds_per_step
+                    run.history.numbers["seconds_per_step"] = plan.seconds_per_step
                 if init is not None:
                     new = adopt_parameters(run.model, init)
                     if training.lora is not None:
@@ -278,7 +277,6 @@ def new_run(
     config: TrainConfig,
     tokenizer: Tokenizer,
     device: torch.device,
-    data: Mapping[str, Any],
     began: float,
     report: Callable[[str], None],
     group: ProcessGroup,
@@ -303,8 +301,7 @@ def new_run(
         model=model,
         objective=Objective(task, model),
         optimizers=make_optimizers(model, config, group.orthogonalise),
-        train_tokens=data["train_tokens"],
-        began=began,
+        history=RunHistory(began=began),
         lock=ExitStack(),
         report=report,
         group=group,
@@ -348,16 +345,16 @@ def share(run: TrainingRun, files: tuple[Path, ...]) -> None:
     """
     group = run.group
     if group.size == 1 and run.config.shard:
-        run.notices.append(tr("{--shard} has no effect: this is one process, which has all parameters."))
+        run.history.notices.append(tr("{--shard} has no effect: this is one process, which has all parameters."))
     if group.size > 1:
         group.broadcast(
             Opened(
                 folder=run.folder.path.resolve(),
                 config=run.config,
                 sha256=run.folder.read_config()["data"]["sha256"],
-                numbers=run.numbers,
+                numbers=run.history.numbers,
                 files=tuple(file.resolve() for file in files),
-                result=run.result,
+                result=run.history.result,
             )
         )
         group.raise_if_any_failed()
@@ -400,16 +397,15 @@ def _open(opened: Opened, group: ProcessGroup, device: torch.device) -> Training
             config,
             tokenizer,
             device,
-            record.data,
             time.monotonic(),
             lambda text: None,
             group,
         )
-    run.numbers, run.result = opened.numbers, opened.result
-    if opened.files and run.result is None:
+    run.history.numbers, run.history.result = opened.numbers, opened.result
+    if opened.files and run.history.result is None:
         stored = stored_tensors(opened.files)
         if config.shard:
-            run.restoring = stored
+            run.history.restoring = stored
         else:
             restore_tensors(run, stored)
     return run
@@ -418,7 +414,7 @@ def _open(opened: Opened, group: ProcessGroup, device: torch.device) -> Training
 def _begin(run: TrainingRun) -> None:
     """Give all processes the same parameters and moments, or their shards: those of a saved state, or of rank 0."""
     group = run.group
-    if run.result is not None or group.size == 1:
+    if run.history.result is not None or group.size == 1:
         return
     if not run.config.shard:
         with group.connected():
@@ -427,9 +423,9 @@ def _begin(run: TrainingRun) -> None:
     run.shards = Shards(run.task, run.model, group, run.config.precision, run.device)
     run.objective = run.shards.objective
     run.optimizers = make_optimizers(run.shards.model, run.config, group.orthogonalise)
-    if run.restoring is not None:
+    if run.history.restoring is not None:
         try:
-            restore_together(run, run.restoring)
+            restore_together(run, run.history.restoring)
         except OSError as error:
             path = run.folder.path
             raise SharedFault("cannot read the training state of {path}: {error}.", path=path, error=error) from None

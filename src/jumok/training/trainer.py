@@ -48,8 +48,8 @@ class Trainer:
             run.folder, run.task, run.model, run.config, run.device,
         )  # fmt: skip
         self.clock, self.validation = self.loop.clock, self.loop.validation
-        self.optimizers, self.stages, self.notices = run.optimizers, run.stages, run.notices
-        self.plan, self.result, self.objective = run.plan, run.result, run.objective
+        self.optimizers, self.stages, self.notices = run.optimizers, run.history.stages, run.history.notices
+        self.plan, self.result, self.objective = run.history.plan, run.history.result, run.objective
         self._reports: list[str] = []  # of the subscribers, not yielded yet
         self.subscribers: list[Callable[[Event], None]] = []
         if run.group.rank == 0:
