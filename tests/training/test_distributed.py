@@ -22,6 +22,7 @@ from conftest import Jumok, assert_same, events_of, state_of
 from jumok.cli.interrupts import stopping
 from jumok.errors import ConfigError, JumokError, TrainingError
 from jumok.runs.events import Event, Step
+from jumok.runs.folder import RunFolder
 from jumok.training import parallel
 from jumok.training.optim import balanced, orthogonal
 from jumok.training.parallel import ProcessGroup, launched_processes, process_group
@@ -393,13 +394,13 @@ def command(*words: object) -> subprocess.CompletedProcess[str]:
     )
 
 
-def steps_until_killed(launch: subprocess.Popen[str], out: Path, count: int) -> None:
-    """Kill the last process of a launch once a run has taken so many steps."""
+def steps_until_killed(launch: subprocess.Popen[str], out: Path, count: int, victim: int | None = None) -> None:
+    """Kill a process once a run has taken so many steps. victim: None is the last process of the launch."""
     while not (out / "metrics.jsonl").is_file() or len(losses_in(out)) < count:
         assert launch.poll() is None, launch.communicate()[1]
         time.sleep(0.1)
     workers = [int(pid) for pid in Path(f"/proc/{launch.pid}/task/{launch.pid}/children").read_text().split()]
-    os.kill(max(workers), signal.SIGKILL)
+    os.kill(victim or max(workers), signal.SIGKILL)
 
 
 @pytest.mark.long
@@ -430,6 +431,20 @@ def test_a_process_of_a_launch_is_killed(tmp_path: Path, tales: str) -> None:
     assert launch.returncode == 1
     assert "rank 1 was ended by the signal SIGKILL" in errors
     assert state_of(out).step >= 20
+
+
+@pytest.mark.long
+def test_the_launch_itself_is_killed(tmp_path: Path, tales: str) -> None:
+    """The processes trained on to the end, with nobody to watch them. Now rank 0 saves, and all of them end."""
+    text, out = tmp_path / "t.txt", tmp_path / "run"
+    text.write_text(tales, encoding="utf-8")
+    words = ["jumok", "train", text, *SETTINGS, "--steps", 100_000, "--processes", 2, "--out", out]
+    with subprocess.Popen([sys.executable, "-m", *map(str, words)], stderr=subprocess.PIPE, text=True) as launch:
+        steps_until_killed(launch, out, 20, victim=launch.pid)
+        launch.communicate(timeout=200)  # until no process has the other end of the pipe
+    assert 20 <= state_of(out).step < 100_000
+    with RunFolder.open(out).lock():
+        pass
 
 
 @pytest.mark.long

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from jumok.training.parallel import ProcessGroup
 
 MOST_PER_CORE = 8  # processes; a typing error would fill the memory
+LAUNCHER = os.getppid()  # in a launch, the process of torchrun
 SAVING = 600  # seconds for the step and the save after Ctrl-C; torchrun itself waits 30, and then kills
 
 
@@ -55,6 +56,11 @@ def rank_of_launch() -> int:
     """The rank of this process; 0 if it was started alone. torch is not loaded."""
     rank = os.environ.get("RANK", "0") if os.environ.get("WORLD_SIZE", "1") != "1" else "0"
     return int(rank) if rank.isdecimal() else 0
+
+
+def launcher_has_ended() -> bool:
+    """Return True if the launch that started this process was killed, so that it cannot end its processes."""
+    return "WORLD_SIZE" in os.environ and os.getppid() != LAUNCHER
 
 
 def restarts(out: Path | None, group: ProcessGroup) -> bool:

@@ -15,7 +15,15 @@ from jumok.cli.commands import Verb, common, option, verification
 from jumok.cli.console.output import plain_floats, print_json, say
 from jumok.cli.interrupts import INTERRUPTED, stopping
 from jumok.cli.process import process_seconds, sleep_where_busy
-from jumok.cli.processes import group_of, in_launch, launch, rank_of_launch, restarts, train_as_another_rank
+from jumok.cli.processes import (
+    group_of,
+    in_launch,
+    launch,
+    launcher_has_ended,
+    rank_of_launch,
+    restarts,
+    train_as_another_rank,
+)
 from jumok.cli.train_options import field_options, read_toml, task_options
 from jumok.cli.train_request import MODELS, TrainRequest
 from jumok.config import SIZES, EncoderDecoderConfig, GPTConfig, TrainConfig, field_types
@@ -171,6 +179,8 @@ def _run(make: Making, folder: Path, busy: str, quiet: bool, as_json: bool) -> N
             for event in trainer.run():
                 view.show(event)
                 summary = view.summary
+                if launcher_has_ended():
+                    trainer.request_stop()
     interrupted = summary["reason"] == "interrupted"
     if interrupted:
         say(tr("Stopped after step {step:,}. The training state is saved. Continue with:", step=summary["steps"]))
