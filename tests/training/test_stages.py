@@ -194,6 +194,13 @@ def test_a_stage_that_is_mended_from_an_earlier_state_has_its_figures(start: Sta
         assert config_of(run)["metrics"] == trainer.validation.best_metrics == saved.numbers["best_metrics"]
 
 
+def test_the_time_of_earlier_stages_is_not_that_of_the_stage(run: Path) -> None:
+    state = next((run / "state").glob("step-*8"))
+    before = json.loads((state / "numbers.json").read_text())["seconds"]
+    with resume(run, minutes=1) as trainer:
+        assert trainer.clock.stage_began == before > 0
+
+
 @pytest.mark.long
 def test_minutes_count_from_the_beginning_of_the_stage(run: Path) -> None:
     """The time of the first stage, however long, is not taken from them."""
