@@ -37,6 +37,7 @@ from jumok.messages import language
 from jumok.models.checks import require_tokenizer
 from jumok.models.special_ids import frame_of
 from jumok.runs.checkpoints import Checkpoint
+from jumok.runs.events import Event
 from jumok.runs.folder import RunFolder
 from jumok.text import Text
 from jumok.training.subscribers import pictures
@@ -283,6 +284,21 @@ def events_of(run: Path) -> list[dict[str, Any]]:
     assert lines[-1] == ""
     events = [json.loads(line) for line in lines[:-1]]
     return [{key: value for key, value in event.items() if key not in TIMES} for event in events]
+
+
+def only(events: list[Event], kind: type) -> list[Any]:
+    """The events of one kind."""
+    return [event for event in events if isinstance(event, kind)]
+
+
+def run_until(trainer: Trainer, step: int) -> list[Event]:
+    """Run until a step, where the run is asked to stop; the events."""
+    events = []
+    for event in trainer.run():
+        events.append(event)
+        if event.step == step:
+            trainer.request_stop()
+    return events
 
 
 def state_of(run: Path) -> Checkpoint:

@@ -116,16 +116,6 @@ def test_the_same_copies_are_told_once() -> None:
     assert kinds(iter(repetition({}))) == []  # of an old run
 
 
-def test_rows_with_other_spaces_are_the_same(tmp_path: Path) -> None:
-    rows = [(f"{number} 더하기 1", str(number + 1)) for number in range(57)]
-    rows += [(f"{number}  더하기 1 ", str(number + 1)) for number in range(3)]
-    settings = {**TINY, "context_length": 24, "task": "seq2seq", "steps": 1}
-    table = from_rows(("source", "target"), rows)
-    found = rung(list(Trainer.start(tmp_path / "run", table, **settings, device="cpu").run()))
-    assert found["repeated"].numbers == {"share": 0.5}
-
-
-# --- dead parts -------------------------------------------------------------------------------------------------------
 # --- where alarms go --------------------------------------------------------------------------------------------------
 
 

@@ -23,7 +23,7 @@ from transformers import AutoModelForSequenceClassification, AutoTokenizer
 import jumok
 from jumok.config import BERTConfig, GPTConfig, PoolingKind
 from jumok.config.features import TRANSFORMERS, kind_name, obstacle
-from jumok.errors import ConfigError, JumokError, RunError, TextError
+from jumok.errors import ConfigError, JumokError, TextError
 from jumok.inference.classify import class_logits, predict
 from jumok.interop.huggingface import to_hf
 from jumok.models import Model, build
@@ -32,7 +32,6 @@ from jumok.models.gpt import GPT
 from jumok.models.pooling import Pooling
 from jumok.models.special_ids import SPECIAL_TOKENS, Framing
 from jumok.runs.events import Eval, Finish, Notice, Sample, Step
-from jumok.runs.folder import RunFolder
 from jumok.text import Table, from_rows, from_string, read_table
 from jumok.tokenizers import train_tokenizer
 from jumok.training.tasks.classify import Classification, next_token_losses, thinned
@@ -121,17 +120,8 @@ def test_pooling_takes_what_it_says():
     torch.testing.assert_close(Pooling("last", 3)(hidden), hidden[:, -1])
 
 
-def test_attention_pooling_prefers_what_its_query_asks_for():
-    pooling = Pooling("attention", 2)
-    hidden = torch.tensor([[[1.0, 0.0], [0.0, 1.0]]])
-    with torch.no_grad():
-        pooling.query.copy_(torch.tensor([100.0, 0.0]))  # type: ignore[union-attr]
-    torch.testing.assert_close(pooling(hidden), hidden[:, 0])
-
-
 @pytest.mark.parametrize(
-    ("kind", "pooling"),
-    [("bert", "first"), *((k, p) for k in ("modern", "classic", "bert") for p in ("last", "mean", "attention"))],
+    ("kind", "pooling"), [("bert", "first"), ("modern", "last"), ("classic", "mean"), ("bert", "attention")]
 )
 @torch.no_grad()
 def test_filling_changes_no_logit(kind: str, pooling: PoolingKind):
@@ -307,24 +297,6 @@ def test_it_learns_what_one_word_tells(start_run: Start, tmp_path: Path):
     assert [one.label for one in found] == ["긍정", "부정"]
 
 
-@pytest.mark.long
-def test_a_resumed_run_ends_with_the_same_bits(start_run: Start, tmp_path: Path):
-    """Also where a step takes several passes, each with a dropout of its own."""
-    rows = [(" ".join([text] * (n % 4 + 1)), label) for n, (text, label) in enumerate(reviews().rows)]
-    settings = {"lm_weight": 0.5, "accumulate": 2, "context_length": 40}
-    started = start_run(table(*rows), "whole", **settings)
-    assert max(len(started.task.parts(number)) for number in range(16)) > 1
-    whole = list(started.run())
-    broken = start_run(table(*rows), "broken", **settings)
-    for event in broken.run():
-        if isinstance(event, Eval):
-            broken.request_stop()
-    rest = list(Trainer.resume(tmp_path / "broken", table(*rows), device="cpu").run())
-    assert whole[-1].figures == rest[-1].figures  # type: ignore[union-attr]
-    one, other = (load_file(tmp_path / name / "model.safetensors") for name in ("whole", "broken"))
-    assert all(torch.equal(one[name], other[name]) for name in one)
-
-
 def test_the_loss_is_that_of_classes_and_of_next_tokens(start_run: Start):
     trainer = start_run(lm_weight=0.5, dropout=0.0)
     task, model = trainer.task, trainer.model
@@ -371,26 +343,6 @@ def test_class_weights_make_classes_equal(start_run: Start):
     torch.testing.assert_close(
         mean_loss(*trainer.objective(ids, lengths, truth)), (losses * task.class_weights[truth]).mean()
     )
-
-
-def test_batches_hold_each_row_once_in_an_epoch(start_run: Start):
-    task = start_run().task
-    assert isinstance(task, Classification)
-    seen = [task.batches.rows(number).tolist() for number in range(task.batches.count)]
-    assert sorted(row for rows in seen for row in rows) == list(range(108))
-    assert all(torch.equal(one, other) for one, other in zip(task.batch(3), task.batch(3), strict=True))
-
-
-def test_a_start_that_was_killed_can_be_made_again(tmp_path: Path):
-    """What a killed start leaves has the names of the labels' file and of the ends, too."""
-    state = tmp_path / "run" / "state"
-    state.mkdir(parents=True)
-    for name in ("train.npy", "train.ends.npy", "train.labels.npy", "val.labels.npy"):
-        (state / name).touch()
-    RunFolder(tmp_path / "run").require_free()
-    (state / "mine.npy").touch()
-    with pytest.raises(RunError, match="holds other files"):
-        RunFolder(tmp_path / "run").require_free()
 
 
 # --- beginning with another model -------------------------------------------------------------------------------------
@@ -451,13 +403,7 @@ def test_a_language_model_from_a_classifier_is_none(start_run: Start, tmp_path: 
     jumok.save(start_run(out="classifier").model, tmp_path / "saved")
     settings = {name: SETTINGS[name] for name in ("steps", "precision", "compile")}
     text = from_string(TEXT * 20)
-    trainer = Trainer.start(
-        tmp_path / "writer",
-        text,
-        **settings,
-        init=tmp_path / "saved",
-        device="cpu",
-    )
+    trainer = Trainer.start(tmp_path / "writer", text, **settings, init=tmp_path / "saved", device="cpu")
     assert isinstance(trainer.model, GPT)
     assert trainer.model.config.labels == ()
     assert not any(name.startswith("classifier.") for name in trainer.model.state_dict())
@@ -487,16 +433,6 @@ def test_another_kind_of_model_is_an_error(start_run: Start, tmp_path: Path):
 # --- the frame --------------------------------------------------------------------------------------------------------
 
 
-def test_a_frame_is_taken_off_again():
-    model = classifier("bert", "first")
-    framing = Framing.of(model.config, model.tokenizer)
-    ids = model.tokenizer.encode("이 영화는 재미있어요.")
-    framed, cut = framing.frame(ids)
-    assert not cut
-    assert len(framed) == len(ids) + 2
-    assert np.array_equal(framing.inside(framed), ids)
-
-
 def test_config_json_tells_of_the_rows(start_run: Start):
     trainer = start_run(reviews(50))
     config = json.loads((trainer.folder.path / "config.json").read_text(encoding="utf-8"))
@@ -516,7 +452,7 @@ def test_a_held_out_part_of_one_class_is_told(start_run: Start):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("classes", [2, 12, 90])
+@pytest.mark.parametrize("classes", [2, 90])
 def test_a_confusion_is_drawn_for_few_and_for_many_classes(classes: int, tmp_path: Path):
     """No warning of a missing glyph, and no picture larger than a screen."""
     counts = np.eye(classes, dtype=int) * 40 + 1
@@ -544,23 +480,3 @@ def test_token_dropout_leaves_out_a_share_and_keeps_order_and_frame() -> None:
         assert kept == [*sorted(set(kept) - {2}), 2]
         assert set(kept) <= set(whole.tolist())
     assert left.tolist() == (thin != 0).sum(dim=1).tolist()
-
-
-@pytest.mark.slow
-def test_token_dropout_depends_on_the_number_of_the_batch_alone(start_run: Start) -> None:
-    """Or a resumed run would see other texts."""
-    one, other = (start_run(out=out, token_dropout=0.5).task for out in ("one", "other"))
-    one.batch(3)
-    for mine, theirs in zip(one.batch(1), other.batch(1), strict=True):
-        assert torch.equal(mine, theirs)
-
-
-@pytest.mark.slow
-def test_token_dropout_does_not_depend_on_the_order_of_an_epoch(start_run: Start) -> None:
-    """Batch n left out the tokens that the numbers chose which had put the rows of epoch n in order."""
-    dropping, plain = (start_run(out=str(share), token_dropout=share).task for share in (0.5, 0.0))
-    for number in range(3):
-        ids, lengths, _ = plain.batch(number)
-        order = np.random.Generator(np.random.PCG64((0, number)))  # of the seed of SETTINGS and an epoch
-        found, _ = thinned(ids, lengths, 0.5, plain.framing, order)
-        assert not torch.equal(dropping.batch(number)[0], found)

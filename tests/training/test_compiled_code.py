@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import os
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +11,7 @@ import pytest
 import torch
 
 from jumok.config import GPTConfig, TrainConfig
-from jumok.training import compilation
-from jumok.training.compilation import CACHED_SHARE, SMALL_FILES, UNKNOWN, CompileTimes, keep_code_private
+from jumok.training.compilation import CACHED_SHARE, CompileTimes, keep_code_private
 
 SHAPE = GPTConfig(vocab_size=31, n_layer=1, n_head=2, n_embd=16, context_length=16)
 CONFIG = TrainConfig(steps=1, precision="float32", attention="chunked", compile="on")
@@ -54,15 +51,7 @@ def test_other_settings_are_other_code(change: dict[str, Any]) -> None:
     assert times().expected(SHAPE, dataclasses.replace(CONFIG, learning_rate=0.1, seed=3)) < 30.0
 
 
-def test_without_the_code_nothing_is_known() -> None:
-    """The file lies beside the code, and is removed with it."""
-    times().keep(SHAPE, CONFIG, 30.0)
-    [file] = keep_code_private().iterdir()
-    file.unlink()
-    assert times().expected(SHAPE, CONFIG) == 77.0
-
-
-@pytest.mark.parametrize("content", ["", "[1]", "null", '{"first": "long"}', '{"first": NaN}', '{"first": -1.0}', "{"])
+@pytest.mark.parametrize("content", ["[1]", '{"first": NaN}', "{"])
 def test_a_damaged_file_is_unknown(content: str) -> None:
     times().keep(SHAPE, CONFIG, 30.0)
     [file] = keep_code_private().iterdir()
@@ -70,44 +59,3 @@ def test_a_damaged_file_is_unknown(content: str) -> None:
     assert times().expected(SHAPE, CONFIG) == 77.0
     times().keep(SHAPE, CONFIG, 10.0)
     assert json.loads(file.read_text(encoding="utf-8"))["first"] == 10.0
-
-
-def test_a_cache_that_cannot_be_written_costs_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "file" / "code"))
-    times().keep(SHAPE, CONFIG, 30.0)
-    assert times().expected(SHAPE, CONFIG) == 77.0
-
-
-@pytest.mark.skipif(os.name != "posix", reason="the compiler is a shell script")
-@pytest.mark.parametrize(
-    ("answer", "limit", "seconds"),
-    [
-        ("exit 0", 60.0, SMALL_FILES * 0.2 / 2),
-        ("exit 1", 60.0, UNKNOWN),
-        (None, 60.0, UNKNOWN),
-        ("exec sleep 60", 0.01, SMALL_FILES * 0.2 / 2),  # the time until then counts
-    ],
-)
-def test_the_first_time_is_estimated_by_a_small_file(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, answer: str | None, limit: float, seconds: float
-) -> None:
-    monkeypatch.undo()
-    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
-    script, now, run = tmp_path / "compiler", [0.0], subprocess.run
-    if answer is not None:
-        script.write_text(f"#!/bin/sh\n{answer}\n")
-        script.chmod(0o755)
-
-    def timed(*given: Any, **how: Any) -> Any:
-        now[0] += 0.2
-        return run(*given, **how)
-
-    monkeypatch.setattr(compilation, "TRIED", limit)
-    monkeypatch.setattr(compilation, "cpp_compiler", lambda: str(script))
-    monkeypatch.setattr(compilation, "processors", lambda: 2)
-    monkeypatch.setattr(torch, "get_num_threads", lambda: 4)
-    monkeypatch.setattr(subprocess, "run", timed)
-    monkeypatch.setattr(compilation.time, "perf_counter", lambda: now[0])
-    assert times().expected(SHAPE, CONFIG) == pytest.approx(seconds)
-    assert CompileTimes(torch.device("meta")).expected(SHAPE, CONFIG) == UNKNOWN

@@ -24,7 +24,7 @@ from jumok.errors import ConfigError, JumokError, TrainingError
 from jumok.runs.events import Event, Step
 from jumok.runs.folder import RunFolder
 from jumok.training import parallel
-from jumok.training.optim import balanced, orthogonal
+from jumok.training.optim import orthogonal
 from jumok.training.parallel import ProcessGroup, launched_processes, process_group
 from jumok.training.trainer import Trainer
 
@@ -63,15 +63,6 @@ def test_processes_agree_with_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         for key, tensor in state_of(tmp_path / name).tensors.items():
             torch.testing.assert_close(tensor, state_of(tmp_path / f"{name}-1").tensors[key], rtol=1e-8, atol=1e-10)
     assert few or task != "seq2seq"
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("optimizer", ["adamw", "muon"])
-def test_float32_agrees_for_twenty_steps(tmp_path: Path, optimizer: str) -> None:
-    """With directions of Muon in bfloat16 it did not: 1e-4."""
-    settings = {"optimizer": optimizer, "steps": 20, "learning_rate": 1e-3}
-    assert ends(2, lambda group: finish(begin(tmp_path / "two", group, **settings))) == ["", ""]
-    assert_close(losses_in(tmp_path / "two"), finish(begin(tmp_path / "one", **settings)), 1e-6)
 
 
 @pytest.mark.slow
@@ -157,14 +148,6 @@ def test_what_rank_0_decides(tmp_path: Path) -> None:
     assert state_of(tmp_path / "nan").step == 3
 
 
-def test_each_row_is_computed_once() -> None:
-    batch = (torch.arange(7), torch.arange(14).view(7, 2))
-    for size in (1, 2, 4, 9):
-        shares = [ProcessGroup(rank, size).rows(batch) for rank in range(size)]
-        for place, whole in enumerate(batch):
-            assert torch.equal(torch.cat([share[place] for share in shares]), whole)
-
-
 @pytest.mark.slow
 def test_muon_is_shared_out(tmp_path: Path) -> None:
     """Each matrix is orthogonalised by one rank, with the bits of a process alone; also where rows are divided, and
@@ -184,12 +167,6 @@ def test_muon_is_shared_out(tmp_path: Path) -> None:
                 assert torch.equal(found, orthogonal(matrix))
 
     assert ends(3, work) == [""] * 3
-
-
-def test_the_dearest_job_goes_first() -> None:
-    assert balanced([1, 7, 2, 4], 2) == [1, 0, 1, 1]
-    assert balanced([5, 5, 5], 4) == [0, 1, 2]
-    assert balanced([], 2) == []
 
 
 # --- failures ---------------------------------------------------------------------------------------------------------
@@ -261,20 +238,6 @@ def test_an_error_of_rank_0_is_reported_once(tmp_path: Path) -> None:
     codes = [(tmp_path / f"{rank}").read_text() for rank in range(2)]
     assert codes == ["2", "2"]
     assert not (tmp_path / "run").exists()
-
-
-@pytest.mark.long
-def test_too_little_memory_is_no_lost_process(tmp_path: Path) -> None:
-    def work(group: ProcessGroup) -> None:
-        with begin(tmp_path / "run", group) as trainer:
-            if group.rank == 0:
-                trainer.task.counts = full  # type: ignore[method-assign]
-            finish(trainer)
-
-    def full(*_: object) -> tuple[int, ...]:
-        raise RuntimeError("DefaultCPUAllocator: can't allocate memory")
-
-    assert ends(2, work)[0].startswith("TrainingError: the device has too little memory")
 
 
 @pytest.mark.long

@@ -16,7 +16,6 @@ from jumok.data.shards import ShardedIds
 from jumok.errors import TextError
 from jumok.runs.folder import RunFolder
 from jumok.text import Text
-from jumok.tokenizers import Tokenizer
 from jumok.training.trainer import Trainer
 
 SHARD = 2_000
@@ -94,12 +93,6 @@ def test_an_error_of_the_settings_leaves_nothing(tmp_path: Path, tales: str) -> 
     assert not (tmp_path / "run").exists()
 
 
-def test_an_interruption_before_the_first_shard_leaves_nothing(tmp_path: Path, tales: str) -> None:
-    with pytest.raises(KeyboardInterrupt):
-        start(tmp_path / "run", tales, stop_at("tokens", KeyboardInterrupt))
-    assert not (tmp_path / "run").exists()
-
-
 def test_the_folder_of_a_killed_start_is_used_again(
     tmp_path: Path, tales: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -115,18 +108,3 @@ def test_the_folder_of_a_killed_start_is_used_again(
     with start(runs / "novel", tales):
         pass
     assert _free_folder(("novel.txt",)) == runs / "novel-2"
-
-
-def test_merges_are_learned_from_a_sample_of_a_large_text(tales: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    from jumok.training.tasks import language_modelling as lm
-
-    text = reader.from_string(tales)
-    assert "".join(lm._to_learn_from(text, 3_000, "bpe")) == tales[:3_000]
-    monkeypatch.setattr(lm, "BPE_CHARACTERS", 1_000)
-    monkeypatch.setattr(lm, "BPE_PIECE", 100)
-    assert "".join(lm._to_learn_from(text, 3_000, "char")) == tales[:3_000]
-    sample = list(lm._to_learn_from(text, 3_000, "bpe"))
-    assert [len(piece) for piece in sample] == [100] * 10
-    assert sample[0] == tales[:100]
-    assert sample[-1] == tales[2_900:3_000]
-    assert isinstance(lm.train_tokenizer(sample, "bpe", vocab_size=300), Tokenizer)

@@ -178,19 +178,6 @@ def test_texts_of_one_token_have_no_next_one(begin: Callable[..., Trainer]) -> N
     torch.testing.assert_close(loss, labels_only)
 
 
-@pytest.mark.parametrize("case", ["classify", "seq2seq"])
-def test_rows_count_the_same_in_every_batch(begin: Callable[..., Trainer], case: str) -> None:
-    """A batch held as many texts as its tokens allowed, 16 to 256, and each batch moved the parameters as far: a short
-    text counted a sixteenth of a long one. Now all batches of an epoch have as many texts, or as many target tokens.
-    """
-    task: Any = begin(case).task
-    batches = task.batches.count
-    counts = [task.counts(task.batch(number))[0] for number in range(batches)]
-    assert batches > 5
-    longest = 1 if case == "classify" else 48
-    assert max(counts) - min(counts) <= longest
-
-
 @pytest.mark.parametrize("case", ["lm", "mlm", "classify, lm_weight", "seq2seq"])
 def test_shares_add_up_to_an_epoch(begin: Callable[..., Trainer], case: str) -> None:
     """The cost of a pass is told in average batches, also where batches differ: speed and plan are worked out of it."""

@@ -8,11 +8,8 @@ from typing import Any
 
 import pytest
 
-import jumok as package
-from conftest import TINY, Jumok
-from jumok.config import GPTConfig
+from conftest import TINY
 from jumok.errors import ConfigError
-from jumok.models import build
 from jumok.runs.events import Eval, Finish, Notice
 from jumok.text import Text, from_string
 from jumok.tokenizers import Tokenizer, train_tokenizer
@@ -69,28 +66,6 @@ def test_a_goal_per_character_is_refused(text: Text) -> None:
     with pytest.raises(ConfigError, match=r"stop_at=2 is a loss per character\. The tokenizer loses"):
         Trainer.resume("run", steps=4, stop_at=2.0, device="cpu")
     begin(text, byte_level(), "whole", stop_at=2.0).close()
-
-
-def test_a_run_from_a_model_whose_tokenizer_loses_text(text: Text, jumok: Jumok) -> None:
-    """The run says so at its start, and `jumok evaluate` has no baseline per character for it."""
-    tokenizer = word_piece()
-    model = build(GPTConfig(vocab_size=tokenizer.vocab_size, context_length=16, n_layer=1, n_head=2, n_embd=16))
-    model.tokenizer = tokenizer
-    package.save(model, "first")
-    Path("글.txt").write_text(TEXT * 40, encoding="utf-8")
-    flags = ["--steps", 2, "--batch-size", 4, "--precision", "float32", "--compile", "off", "--device", "cpu"]
-    end = jumok("train", "글.txt", "--init", "first", "--out", "run", "--json", *flags)
-    assert end.code == 0, end.err
-    assert "The tokenizer loses" in end.err
-    assert "nats/char" not in end.err
-    assert not end.json.keys() & PER_CHARACTER
-    found = jumok("evaluate", "run", "글.txt", "--json", "--allow-lossy").json
-    assert found["lower_bound"] is True
-    assert "baseline_nats_per_char" not in found
-    tokenizer.save("tokenizer.json")
-    end = jumok("train", "글.txt", "--tokenizer", "tokenizer.json", "--stop-at", 2, "--out", "other", *flags)
-    assert end.code == 2
-    assert "Leave --stop-at out" in end.err
 
 
 def test_masked_tokens_have_figures_per_token_and_the_run_tells_what_is_lost(text: Text) -> None:

@@ -16,10 +16,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-import jumok
-from conftest import TINY
+import jumok as package
+from conftest import TINY, Jumok
 from foreign_tokenizers import roberta, unigram
-from jumok import cli
 from jumok import text as reader
 from jumok.config import BERTConfig
 from jumok.device import has_compiler
@@ -87,15 +86,6 @@ def as_block(ids: Ids) -> np.ndarray[Any, np.dtype[np.int64]]:
 # --- what is hidden ---
 
 
-def test_a_batch_is_its_number_and_the_seed(begin: Start) -> None:
-    trainer = begin()
-    task = task_of(trainer)
-    first = task.batch(3)
-    assert all(torch.equal(a, b) for a, b in zip(first, task.batch(3), strict=True))
-    for other in (task.batch(4), task_of(begin("other", seed=1)).batch(3)):
-        assert not torch.equal(first[1], other[1])
-
-
 def test_what_a_batch_holds(begin: Start) -> None:
     trainer = begin(batch_size=8)
     task, special = task_of(trainer), task_of(trainer).tokenizer.special_tokens
@@ -128,12 +118,6 @@ def test_eighty_ten_ten(begin: Start) -> None:
     replaced = shown[(shown != mask) & (shown != targets)]
     assert set(replaced.tolist()).isdisjoint(task.tokenizer.special_tokens.values())
     assert len(set(replaced.tolist())) > 100  # drawn from all
-
-
-@pytest.mark.parametrize("rate", [0.01, 0.15, 0.5, 1.0])
-def test_the_rate(begin: Start, rate: float) -> None:
-    places = task_of(begin(mask_rate=rate)).batch(0)[1]
-    assert places.shape == (4, max(1, round(16 * rate)))
 
 
 def test_special_tokens_in_the_text_are_not_hidden() -> None:
@@ -241,21 +225,6 @@ def test_words_of_a_foreign_tokenizer(tmp_path: Path) -> None:
     assert numbers.tolist() == [[1, 1, 2, 2, 3, 0, 4, 4]]
 
 
-def test_whole_words_in_a_run(begin: Start) -> None:
-    trainer = begin(whole_words=True, mask_rate=0.4, steps=4)
-    task = task_of(trainer)
-    for number in range(6):
-        _, places, targets = task.batch(number)
-        truth = task.batches.batch(number)[0].numpy()
-        for row, wanted in zip(places.tolist(), targets.tolist(), strict=True):
-            assert any(target != IGNORED for target in wanted)
-            assert all(place == 1 for place, target in zip(row, wanted, strict=True) if target == IGNORED)
-        words = task.masking.words(truth)
-        kept = np.where(targets.numpy() != IGNORED, np.take_along_axis(words, places.numpy() - 1, axis=1), -1)
-        assert 0 not in kept
-    assert isinstance(list(trainer.run())[-1], Finish)
-
-
 # --- loss and figures ---
 
 
@@ -288,18 +257,6 @@ def test_figures_hide_the_same_tokens_whatever_the_seed(begin: Start) -> None:
     assert figures[0] == figures[1]
     assert figures[0]["tokens"] == 12 * 16
     assert figures[0]["hidden_tokens"] == 12 * 2
-
-
-def test_the_same_window_hides_the_same_tokens_however_much_is_read(begin: Start) -> None:
-    """So that figures of validations and the last ones differ by how much was read alone."""
-    task = task_of(begin())
-    seen = [
-        {window.tobytes(): places.tobytes() for window, places in task.scorer._chosen(task.val, most // 16)}
-        for most in (64, 10_000)
-    ]
-    common = seen[0].keys() & seen[1].keys()
-    assert len(common) == len(seen[0]) == 4
-    assert all(seen[0][window] == seen[1][window] for window in common)
 
 
 def test_figures_are_what_they_say(begin: Start) -> None:
@@ -341,20 +298,6 @@ def test_the_pseudo_perplexity_hides_one_token_at_a_time(begin: Start) -> None:
     assert math.log(task.final(model, 10**6)["pseudo_perplexity"]) == pytest.approx(np.mean(nats))
     few = task.final(model, 3 * 4 * 16)  # a quarter of what may be read: three windows
     assert math.log(few["pseudo_perplexity"]) == pytest.approx(np.mean([nats[0], nats[7], nats[15]]))
-
-
-def test_validation_has_no_dropout(begin: Start) -> None:
-    trainer = begin(dropout=0.9)
-    model = bert_of(trainer).train()
-    assert task_of(trainer).validate(model, 500) == task_of(trainer).validate(model, 500)
-    assert model.training
-
-
-def test_weights_that_are_not_finite(begin: Start) -> None:
-    trainer = begin()
-    bert_of(trainer).token_embedding.weight.data[:] = torch.nan
-    with pytest.raises(JumokError, match="not finite"):
-        task_of(trainer).validate(bert_of(trainer), 500)
 
 
 # --- any text ---
@@ -416,40 +359,25 @@ def test_a_bert_without_the_head() -> None:
         evaluate_masked(model, "나는")
 
 
-def test_the_command(
-    begin: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_the_command(begin: Start, jumok: Jumok, tmp_path: Path) -> None:
     """For a run, and for the same model as a stock folder; one that finds nothing hidden says so."""
     model = bert_of(begin(steps=1))
-    jumok.save(model, tmp_path / "saved")
+    package.save(model, tmp_path / "saved")
     to_hf(model, tmp_path / "stock")
     headless = build(BERTConfig(vocab_size=300, n_layer=1, n_head=1, n_embd=4, head="pooler"))
     to_hf(headless, tmp_path / "headless")
     (tmp_path / "text.txt").write_text(SENTENCE, encoding="utf-8")
-
-    def told(folder: str, *more: str) -> tuple[object, str, str]:
-        words = ["evaluate", str(tmp_path / folder), str(tmp_path / "text.txt"), *more, "--device=cpu"]
-        monkeypatch.setattr("sys.argv", ["jumok", *words])
-        capfd.readouterr()
-        with pytest.raises(SystemExit) as stop:
-            cli.main()
-        return stop.value.code, *capfd.readouterr()
-
-    code, out, _ = told("saved", "--json")
-    assert code == 0
-    figures = json.loads(out)
+    figures = jumok("evaluate", "saved", "text.txt", "--json").json
     assert figures.pop("seen_in_training") is None
-    wanted = dataclasses.asdict(evaluate_masked(jumok.load(tmp_path / "saved"), SENTENCE))
-    assert set(figures) == {"nats_per_hidden_token", "accuracy", "pseudo_perplexity", "hidden_tokens", "tokens"}
+    wanted = dataclasses.asdict(evaluate_masked(package.load(tmp_path / "saved"), SENTENCE))
     assert figures == pytest.approx(wanted, abs=1e-6)
-    stock = json.loads(told("stock", "--json")[1])
-    assert stock.pop("seen_in_training") is None
-    assert stock == pytest.approx(figures, rel=1e-4)
-    assert f"{figures['accuracy']:.4f}" in told("saved")[1]
-    assert "its options are --encoding, --column" in told("saved", "--beam=2")[2]
-    code, _, err = told("headless")
-    assert code == 1
-    assert 'head="mlm"' in err
+    stock = jumok("evaluate", "stock", "text.txt", "--json").json
+    assert {name: stock[name] for name in figures} == pytest.approx(figures, rel=1e-4)
+    assert f"{figures['accuracy']:.4f}" in jumok("evaluate", "saved", "text.txt").out
+    assert "its options are --encoding, --column" in jumok("evaluate", "saved", "text.txt", "--beam=2").err
+    refused = jumok("evaluate", "headless", "text.txt")
+    assert refused.code == 1
+    assert 'head="mlm"' in refused.err
 
 
 # --- runs ---
@@ -465,7 +393,7 @@ def test_it_learns(begin: Start) -> None:
     assert isinstance(finish, Finish)
     assert finish.figures["accuracy"] > 0.95
     assert finish.figures["pseudo_perplexity"] < 2
-    model = jumok.load(trainer.folder.path)
+    model = package.load(trainer.folder.path)
     assert fill_mask(model, "가나다[MASK]마바[MASK]아자차").text == "가나다라마바사아자차"
 
 
@@ -477,7 +405,7 @@ def test_the_run_folder(begin: Start, tmp_path: Path) -> None:
     assert config["model"]["pad_id"] == 0
     assert config["train"]["task"] == "mlm"
     assert {"loss", "nats_per_hidden_token", "accuracy", "pseudo_perplexity"} <= config["metrics"].keys()
-    assert jumok.load(tmp_path / "run").tokenizer.special_tokens == dict(zip(SPECIAL_TOKENS, range(4), strict=True))
+    assert package.load(tmp_path / "run").tokenizer.special_tokens == dict(zip(SPECIAL_TOKENS, range(4), strict=True))
     for event in events:
         if isinstance(event, Sample):
             hidden, filled, original = event.text.split("\n")
@@ -496,20 +424,6 @@ def reader_text(folder: Path) -> list[str]:
 
 def losses(events: list[Event]) -> list[float]:
     return [event.loss for event in events if isinstance(event, Step)]
-
-
-@pytest.mark.slow
-def test_a_stopped_run_ends_in_the_same_bits(begin: Start, tmp_path: Path) -> None:
-    whole = losses(list(begin("whole", whole_words=True).run()))
-    trainer, first = begin("stopped", whole_words=True), []
-    for event in trainer.run():
-        first.append(event)
-        if isinstance(event, Step) and event.step == 3:
-            trainer.request_stop()
-    rest = list(Trainer.resume(tmp_path / "stopped", device="cpu").run())
-    assert losses(first) + losses(rest) == whole
-    for name in ("model.safetensors", "samples.txt"):
-        assert (tmp_path / "stopped" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
 
 
 def test_without_validation(begin: Start) -> None:
@@ -543,46 +457,28 @@ def test_it_begins_with_a_stock_encoder(begin: Start, tmp_path: Path) -> None:
     to_hf(encoder, tmp_path / "stock")
     settings = {key: value for key, value in MLM.items() if key not in ("n_layer", "n_head", "n_embd")}
     text = reader.from_string(SENTENCE * 20)
-    trainer = Trainer.start(
-        tmp_path / "run",
-        text,
-        **settings,
-        init=tmp_path / "stock",
-        device="cpu",
-    )
+    trainer = Trainer.start(tmp_path / "run", text, **settings, init=tmp_path / "stock", device="cpu")
     assert bert_of(trainer).config.head == "mlm"
     assert torch.equal(bert_of(trainer).token_embedding.weight, encoder.token_embedding.weight)
     assert len(losses(list(trainer.run()))) == 8
 
 
-# --- leaving ---
-
-
 # --- what it does not take ---
 
 
-def test_a_tokenizer_that_cannot_mask(begin: Start, tmp_path: Path) -> None:
-    with pytest.raises(TokenizerError, match=r"needs a tokenizer with \[MASK\]"):
-        begin(tokenizer=train_tokenizer(SENTENCE))
+@pytest.mark.parametrize(
+    ("error", "message", "settings"),
+    [
+        (TokenizerError, r"needs a tokenizer with \[MASK\]", {"tokenizer": train_tokenizer(SENTENCE)}),
+        (ConfigError, "context_length=2 has no room for a text", {"context_length": 2}),
+        (TextError, "the text has 7 tokens to train on", {"text": reader.from_string("나는 나는 나는")}),
+        (TextError, "from a text, and Table was given", {"text": reader.from_rows(("text",), [("나는",), ("너는",)])}),
+        (ConfigError, "a model of the kind 'gpt' cannot be trained for this task", {"model": "gpt"}),
+    ],
+)
+def test_what_is_refused(
+    begin: Start, tmp_path: Path, error: type[JumokError], message: str, settings: dict[str, Any]
+) -> None:
+    with pytest.raises(error, match=message):
+        begin(**settings)
     assert not (tmp_path / "run").exists()
-
-
-def test_a_context_without_room(begin: Start) -> None:
-    with pytest.raises(ConfigError, match="context_length=2 has no room for a text"):
-        begin(context_length=2)
-
-
-def test_too_little_text(begin: Start) -> None:
-    with pytest.raises(TextError, match=r"the text has 7 tokens to train on, and context_length=18 needs"):
-        begin(text=reader.from_string("나는 나는 나는"))
-
-
-def test_a_table(begin: Start) -> None:
-    with pytest.raises(TextError, match="learns from a text, and Table was given"):
-        begin(text=reader.from_rows(("text",), [("나는",), ("너는",)], name="rows"))
-
-
-def test_a_gpt_cannot_learn_this(begin: Start, tmp_path: Path, story_text: Text) -> None:
-
-    with pytest.raises(ConfigError, match="a model of the kind 'gpt' cannot be trained for this task"):
-        Trainer.start(tmp_path / "run", story_text, **MLM, model="gpt", device="cpu")

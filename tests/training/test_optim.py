@@ -97,28 +97,6 @@ def test_only_matrices_decay() -> None:
     assert make_optimizers(tiny(), TrainConfig(weight_decay=0.3))[0].param_groups[0]["weight_decay"] == 0.3
 
 
-def test_settings_arrive() -> None:
-    config = TrainConfig(learning_rate=0.1, matrix_learning_rate=0.2, beta1=0.8, beta2=0.9, momentum=0.7)
-    muon, adamw = make_optimizers(tiny(), config)
-    assert muon.param_groups[0]["lr"] == muon.param_groups[0]["peak"] == 0.2
-    assert muon.param_groups[0]["momentum"] == 0.7
-    for group in adamw.param_groups:
-        assert group["lr"] == group["peak"] == 0.1
-        assert tuple(group["betas"]) == (0.8, 0.9)
-
-
-def test_a_step_moves_every_parameter() -> None:
-    """The zeroed projections have a gradient too; what never moves is not in any group."""
-    model = tiny("classic")
-    before = {name: p.detach().clone() for name, p in model.named_parameters()}
-    optimizers = make_optimizers(model, TrainConfig(optimizer="adamw"))
-    model(torch.randint(20, (4, 8))).pow(2).sum().backward()
-    for optimizer in optimizers:
-        optimizer.step()
-    still = [name for name, p in model.named_parameters() if torch.equal(p, before[name])]
-    assert still == []
-
-
 # --- Muon ---
 
 
@@ -129,8 +107,7 @@ def with_singular_values(values: torch.Tensor, rows: int, columns: int) -> torch
     return left @ torch.diag(values) @ right.T
 
 
-@pytest.mark.parametrize("scale", [1e-12, 1.0, 1e12])
-@pytest.mark.parametrize(("rows", "columns"), [(48, 48), (120, 48), (48, 120)])
+@pytest.mark.parametrize(("rows", "columns", "scale"), [(48, 48, 1.0), (120, 48, 1e-12), (48, 120, 1e12)])
 def test_the_direction_is_orthogonal_about(rows: int, columns: int, scale: float) -> None:
     """Singular values over a factor of thirty come out near one, and the singular vectors stay."""
     matrix = with_singular_values(torch.logspace(0, -1.5, 48), rows, columns)
@@ -150,20 +127,15 @@ def test_a_matrix_of_rank_one_stays_small() -> None:
         assert orthogonal(matrix * scale).float().norm() < 1.5
 
 
-@pytest.mark.parametrize("size", [2, 8, 64])
-def test_no_spectrum_explodes(size: int) -> None:
+def test_no_spectrum_explodes() -> None:
     """The first polynomial has a peak between its ends; with no room above it, 0.1% of rounding made 27 of 1."""
-    random = torch.Generator().manual_seed(size)
+    random = torch.Generator().manual_seed(8)
     hard = [torch.tensor([1, 0.8149, 0.3774, 0.3271, 0.0937, 0.4238, 0.2829, 0.4069])]
-    for values in hard + [torch.rand(size, generator=random) for _ in range(300)]:
+    for values in hard + [torch.rand(8, generator=random) for _ in range(300)]:
         assert orthogonal(torch.diag(values)).float().abs().max() < 1.2
 
 
-def test_a_gradient_of_zeros_moves_nothing() -> None:
-    assert orthogonal(torch.zeros(4, 6)).abs().sum() == 0
-
-
-@pytest.mark.parametrize("most", [1, 100, 1 << 22])
+@pytest.mark.parametrize("most", [1, 1 << 22])
 def test_matrices_of_one_shape_are_computed_together(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each has the direction that it has alone, in the order given, also beside its transpose and other shapes."""
     monkeypatch.setattr(optim, "STACK", most)
@@ -173,20 +145,6 @@ def test_matrices_of_one_shape_are_computed_together(most: int, monkeypatch: pyt
     assert len(found) == len(matrices)
     for matrix, direction in zip(matrices, found, strict=True):
         torch.testing.assert_close(direction, orthogonal(matrix, torch.float64), rtol=0, atol=1e-12)
-
-
-def test_muon_moves_each_matrix_by_its_own_direction() -> None:
-    """They are sorted by shape before they are computed together."""
-    torch.manual_seed(0)
-    weights = [nn.Parameter(torch.randn(shape)) for shape in [(6, 4), (3, 3), (4, 6), (3, 3)]]
-    before = [weight.detach().clone() for weight in weights]
-    for weight in weights:
-        weight.grad = torch.randn_like(weight)
-    Muon(weights, lr=0.1, momentum=0.0, weight_decay=0.0).step()
-    for weight, old in zip(weights, before, strict=True):
-        assert weight.grad is not None
-        by = 0.1 * max(1.0, weight.shape[0] / weight.shape[1]) ** 0.5
-        torch.testing.assert_close(old - weight.detach(), by * orthogonal(weight.grad).float(), rtol=0, atol=1e-3)
 
 
 def test_muon_is_momentum_orthogonalised() -> None:
@@ -210,7 +168,7 @@ def test_warm_up_rises_from_zero_to_the_peak() -> None:
     assert [rate(config, progress) for progress in (0.0, 0.025, 0.05, 0.1)] == pytest.approx([0, 0.25, 0.5, 1.0])
 
 
-@pytest.mark.parametrize("final", [0.0, 0.1, 1.0])
+@pytest.mark.parametrize("final", [0.0, 0.1])
 @pytest.mark.parametrize(
     ("schedule", "middle"), [("linear", 0.5), ("cosine", 0.5), ("constant", 0.0)], ids=["linear", "cosine", "constant"]
 )
@@ -223,24 +181,6 @@ def test_schedules(schedule: str, middle: float, final: float) -> None:
     assert rate(config, 1.0) == pytest.approx(end)
     falling = [rate(config, n / 100) for n in range(20, 101)]
     assert falling == sorted(falling, reverse=True)
-
-
-def test_cosine_by_the_formula() -> None:
-    config = TrainConfig(schedule="cosine", warmup=0.0)
-    for n in range(11):
-        assert rate(config, n / 10) == pytest.approx((1 + math.cos(math.pi * n / 10)) / 2, abs=1e-12)
-
-
-@pytest.mark.parametrize("warmup", [0.0, 1.0])
-def test_extreme_warm_ups(warmup: float) -> None:
-    config = TrainConfig(warmup=warmup)
-    rates = [rate(config, n / 10) for n in range(11)]
-    assert all(0 <= share <= 1 for share in rates)
-    assert rates[0] == (1.0 if warmup == 0 else 0.0)
-
-
-def test_past_the_end_the_rate_stays() -> None:
-    assert rate(TrainConfig(final_rate=0.1), 1.5) == pytest.approx(0.1)
 
 
 def test_set_rate_is_a_share_of_each_peak() -> None:
@@ -272,10 +212,9 @@ def test_clipping_leaves_small_gradients_alone(limit: float) -> None:
     assert torch.equal(model.weight.grad, torch.tensor([[3.0, 4.0]]))  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("value", [math.nan, math.inf])
 @pytest.mark.parametrize("limit", [0.0, 1.0])
-def test_a_norm_that_is_not_finite_is_told(value: float, limit: float) -> None:
-    assert not math.isfinite(clip_gradients(with_gradients(1.0, value), limit))
+def test_a_norm_that_is_not_finite_is_told(limit: float) -> None:
+    assert not math.isfinite(clip_gradients(with_gradients(1.0, math.nan), limit))
 
 
 def test_the_schedule_of_2017() -> None:

@@ -15,12 +15,11 @@ from safetensors.torch import load_file
 from torch import nn
 from torch.autograd.graph import saved_tensors_hooks
 
-from conftest import Jumok, state_of
+from conftest import state_of
 from jumok.config import GPTConfig, TrainConfig, count_kept
 from jumok.errors import ConfigError, TrainingError
 from jumok.models import build
 from jumok.runs.events import Step
-from jumok.training import compilation
 from jumok.training import policy as plan
 from jumok.training.compilation import recompute_blocks
 from jumok.training.policy import memory_errors
@@ -29,12 +28,9 @@ from jumok.training.trainer import Trainer
 Start = Callable[..., Trainer]
 SHAPE = GPTConfig(vocab_size=50, context_length=16, n_layer=3, n_head=2, n_embd=32, dropout=0.1)
 CASES: dict[str, dict[str, Any]] = {
-    "lm": {"task": "lm", "context_length": 48, "attention": "chunked"},
     "lm, bfloat16, attention dropout": {"task": "lm", "precision": "bfloat16", "attention_dropout": 0.1},
     "lm, classic": {"task": "lm", "family": "classic", "optimizer": "adamw"},
-    "mlm": {"task": "mlm"},
     "classify": {"task": "classify"},
-    "seq2seq": {"task": "seq2seq"},
     "seq2seq, original, bfloat16": {"task": "seq2seq", "family": "original", "precision": "bfloat16"},
 }
 
@@ -93,18 +89,6 @@ def test_less_is_kept() -> None:
     recompute_blocks(short)
     assert kept(model) - kept(short) == 2 * 2 * 16 * 32
     assert kept(model) < whole / 3
-
-
-def test_only_where_gradients_are_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
-    calls = []
-    monkeypatch.setattr(compilation, "checkpoint", lambda forward, *inputs, **_: calls.append(forward) or inputs[0])
-    model = build(SHAPE)
-    recompute_blocks(model)
-    with torch.no_grad():
-        model(torch.zeros(1, 4, dtype=torch.long))
-    assert calls == []
-    model(torch.zeros(1, 4, dtype=torch.long))
-    assert len(calls) == SHAPE.n_layer
 
 
 def test_names_stay_and_copies_are_their_own() -> None:
@@ -170,36 +154,3 @@ def test_a_resumed_run_may_have_it(start: Start, tmp_path: Path) -> None:
     expected = load_file(tmp_path / "whole" / "model.safetensors")
     found = load_file(tmp_path / "run" / "model.safetensors")
     assert all(torch.equal(found[name], tensor) for name, tensor in expected.items())
-
-
-# --- bad input --------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("value", ["yes", 1, 0.5, "true"])
-def test_it_is_on_or_off(value: Any) -> None:
-    with pytest.raises(ConfigError, match="recompute"):
-        TrainConfig(steps=1, recompute=value)
-
-
-def test_a_setting_of_another_type_in_a_file(jumok: Jumok, tmp_path: Path) -> None:
-    path = tmp_path / "run.toml"
-    path.write_text('recompute = "yes"\n', encoding="utf-8")
-    end = jumok("train", "--config", path, tmp_path / "nowhere.txt")
-    assert end.code == 2
-    assert "recompute" in end.err
-
-
-@pytest.mark.slow
-def test_a_stage_may_have_it(start: Start, tmp_path: Path) -> None:
-    with start(steps=1) as trainer:
-        list(trainer.run())
-    with Trainer.resume(tmp_path / "run", steps=1, recompute=True, device="cpu") as trainer:
-        assert trainer.config.recompute
-        assert len([event for event in trainer.run() if isinstance(event, Step)]) == 1
-
-
-def test_memory_is_foreseen_with_recomputation(start: Start) -> None:
-    """One block at a time has all that it computes: of three blocks, two keep their inputs alone."""
-    settings: dict[str, Any] = {"n_layer": 3, "precision": "float32", "attention": "auto", "steps": 1}
-    plain, again = (start(str(on), recompute=on, **settings).plan.costs[0].activation_bytes for on in (False, True))
-    assert plain / 4 < again < plain

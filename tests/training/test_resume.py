@@ -17,11 +17,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from distributed_runs import begin, finish
 
-from conftest import TINY, Jumok, assert_same, events_of, fork, tiny_run
+from conftest import TINY, Jumok, assert_same, fork, run_until, tiny_run
 from jumok import cli
 from jumok import text as reader
-from jumok.config import GPTConfig, TrainConfig
 from jumok.errors import ResumeError, RunError
 from jumok.runs.checkpoints import NUMBERS, TENSORS, Checkpoint
 from jumok.runs.events import Eval, Event, Finish, Notice, Save, Step
@@ -185,6 +185,17 @@ def test_interrupted_by_a_signal(
     assert_same(run, reference)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("task", ["mlm", "classify", "seq2seq"])
+def test_a_stopped_run_of_each_task_ends_in_the_same_bits(tmp_path: Path, task: str) -> None:
+    """Also where a step takes several passes, each with a dropout of its own."""
+    settings = {"task": task, "steps": 5, "dropout": 0.1, "val": 0.2, "eval_every": 2, "sample_tokens": 4}
+    finish(begin(tmp_path / "whole", **settings))
+    finish(begin(tmp_path / "run", **settings), stop_after=3)
+    finish(Trainer.resume(tmp_path / "run", device="cpu"))
+    assert_same(tmp_path / "run", tmp_path / "whole")
+
+
 # --- damaged states ---
 
 
@@ -219,13 +230,8 @@ def flip(state: Path, name: str = "tensors.safetensors") -> None:
 
 DAMAGES: dict[str, Callable[[Path], None]] = {
     "truncated tensors": truncate,
-    "one bit of a tensor": flip,
     "one bit of a number": lambda state: flip(state, "numbers.json"),
-    "one bit of the manifest": lambda state: flip(state, "manifest.json"),
-    "no manifest": lambda state: (state / "manifest.json").unlink(),
-    "empty manifest": lambda state: (state / "manifest.json").write_text("{}"),
     "manifest of another kind": lambda state: (state / "manifest.json").write_text("[1, 2]"),
-    "no tensors": lambda state: (state / "tensors.safetensors").unlink(),
     "empty folder": lambda state: [path.unlink() for path in state.iterdir()] and None,  # type: ignore[func-returns-value]
 }
 
@@ -314,15 +320,6 @@ def test_a_run_that_begins_anew_keeps_what_it_saves(stopped: Path) -> None:
     assert sorted(path.name[:14] for path in (stopped / "state").glob("step-*")) == ["step-000000001", "step-000000002"]
 
 
-def test_weights_are_kept_once(stopped: Path) -> None:
-    """A resume that is tried again and again makes no heap of copies."""
-    for state in (stopped / "state").glob("step-*"):
-        flip(state)
-    for _ in range(3):
-        Trainer.resume(stopped, device="cpu").close()
-    assert [path.name for path in stopped.glob("model-kept*")] == ["model-kept-1.safetensors"]
-
-
 def test_a_damaged_state_goes_before_a_whole_one(stopped: Path) -> None:
     """With the newest one damaged, the next save dropped the oldest, which was the only whole one."""
     flip(stopped / "state" / "step-000000006.1")
@@ -357,10 +354,7 @@ def test_states_of_an_older_version(stopped: Path, finished: Finished) -> None:
 def test_best_weights_of_a_lost_branch_are_taken_back(start: Start, tmp_path: Path) -> None:
     """A kill after better parameters and before the next state: parameters of step 8 were told as those of step 4."""
     run = tmp_path / "run"
-    trainer = start(steps=12)
-    for event in trainer.run():
-        if event.step == 6:
-            trainer.request_stop()
+    run_until(start(steps=12), 6)
     before = (run / "model.safetensors").read_bytes()
     trainer = Trainer.resume(run, device="cpu")
     assert trainer.validation.best_step == 4
@@ -401,14 +395,6 @@ def test_two_trainers_of_one_folder(stopped: Path) -> None:
         Trainer.resume(stopped, device="cpu")
     list(first.run())
     assert Trainer.resume(stopped, device="cpu").step == 8
-
-
-def test_a_new_trainer_holds_its_folder(start: Start, tmp_path: Path) -> None:
-    trainer = start()
-    with pytest.raises(RunError, match="another Trainer"):
-        Trainer.resume(tmp_path / "run", device="cpu")
-    trainer.close()
-    Trainer.resume(tmp_path / "run", device="cpu")
 
 
 def test_a_trainer_lets_go(stopped: Path) -> None:
@@ -470,10 +456,7 @@ def test_an_error_in_the_loop_saves(start: Start, tmp_path: Path) -> None:
 # --- damaged logs ---
 
 LOG_DAMAGES: dict[str, Callable[[bytes], bytes]] = {
-    "short": lambda log: log[: len(log) // 2],
     "zeros": lambda log: log[: len(log) // 2] + bytes(len(log) - len(log) // 2),
-    "zeros in between": lambda log: log[:100] + bytes(200) + log[300:],
-    "a garbage line": lambda log: b"garbage\n" + log[8:],
     "another kind of JSON": lambda log: b"[1, 2]\n" + log[7:],
     "not UTF-8": lambda log: log[:60] + b"\xff\xfe" + log[62:],
     "nothing": lambda log: b"",
@@ -503,45 +486,14 @@ def test_both_logs_gone(stopped: Path) -> None:
     assert notice.startswith("A part of metrics.jsonl, samples.txt was lost")
 
 
-def test_logs_are_flushed_before_the_state_that_tells_their_length(
-    start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A power cut left a state, which was flushed, beside logs that were shorter than it said."""
-    trainer = start(save_every=0.0)
-    flushed: list[int] = []
-    flush = os.fsync
-
-    def note(handle: int) -> None:
-        flushed.append(os.fstat(handle).st_ino)
-        flush(handle)
-
-    for event in trainer.run():
-        if event.step == 3:
-            monkeypatch.setattr(os, "fsync", note)
-        if isinstance(event, Save) and event.step == 4:
-            break
-    run = tmp_path / "run"
-    places = [flushed.index((run / name).stat().st_ino) for name in ("metrics.jsonl", "samples.txt")]
-    states = [path for path in (run / "state").glob("step-*") if path.name.startswith("step-000000004")]
-    written = [flushed.index(ino) for path in states if (ino := (path / "numbers.json").stat().st_ino) in flushed]
-    assert max(places) < max(written)
-
-
 @pytest.mark.parametrize("name", ["train.npy", "val.npy"])
-@pytest.mark.parametrize("damage", ["missing", "truncated", "garbage", "shorter"])
-def test_ids_that_are_gone_or_damaged(stopped: Path, name: str, damage: str) -> None:
+def test_ids_that_are_gone_or_damaged(stopped: Path, name: str) -> None:
     """A truncated train.npy came as a ValueError about mmap; a missing one as a bare FileNotFoundError."""
     path = stopped / "state" / name
-    data = path.read_bytes()
-    match damage:
-        case "missing":
-            path.unlink()
-        case "truncated":
-            path.write_bytes(data[:-10])
-        case "garbage":
-            path.write_bytes(b"garbage" * 100)
-        case "shorter":
-            shutil.copy(stopped / "state" / ({"train.npy": "val.npy", "val.npy": "train.npy"}[name]), path)
+    path.write_bytes(path.read_bytes()[:-10])
+    with pytest.raises(RunError, match=rf"{name}.*start a new run"):
+        Trainer.resume(stopped, device="cpu")
+    path.unlink()
     with pytest.raises(RunError, match=rf"{name}.*start a new run"):
         Trainer.resume(stopped, device="cpu")
 
@@ -594,11 +546,8 @@ def test_another_held_out_text_is_refused(start: Start, tmp_path: Path) -> None:
     ("settings", "message"),
     [
         ({"n_layer": 2}, "n_layer=1, not 2"),
-        ({"learning_rate": 0.5}, "learning_rate=0.005, not 0.5"),
-        ({"steps": 80}, "steps=8, not 80"),
         ({"minutes": 1.0}, "minutes=None, not 1.0"),
         ({"family": "classic", "batch_size": 8}, "family='modern', not 'classic'; batch_size=4, not 8"),
-        ({"dropout": 0.0}, "dropout=0.1, not 0.0"),
     ],
 )
 def test_another_setting_is_refused(stopped: Path, settings: dict[str, Any], message: str) -> None:
@@ -607,35 +556,6 @@ def test_another_setting_is_refused(stopped: Path, settings: dict[str, Any], mes
     with pytest.raises(ResumeError, match=message):
         Trainer.resume(stopped, **settings, device="cpu")
     assert {path: path.stat().st_mtime_ns for path in stopped.rglob("*")} == before
-
-
-def test_a_size_with_another_budget_may_be_repeated(tmp_path: Path, story_text: Text) -> None:
-    """The steps of nanokogpt count no longer when minutes are given, but a resume compared them all the same."""
-    settings = {**TINY, "steps": None, "minutes": 5.0}
-    Trainer.start(tmp_path / "run", story_text, **settings, size="nanokogpt", device="cpu")
-    assert Trainer.resume(tmp_path / "run", **settings, size="nanokogpt", device="cpu").config.minutes == 5.0
-
-
-def test_a_finished_run_says_its_result_again(start: Start, tmp_path: Path) -> None:
-    finish = list(start().run())[-1]
-    run = tmp_path / "run"
-    before = {name: (run / name).read_bytes() for name in ("model.safetensors", "config.json", "samples.txt")}
-    metrics = events_of(run)
-    events: list[Event] = list(Trainer.resume(run, device="cpu").run())
-    assert not any(isinstance(event, Step) for event in events)
-    assert isinstance(finish, Finish)
-    assert isinstance(events[-1], Finish)
-    assert (events[-1].figures, events[-1].step, events[-1].reason) == (finish.figures, finish.step, finish.reason)
-    assert {name: (run / name).read_bytes() for name in before} == before
-    assert events_of(run) == metrics
-
-
-def test_a_folder_that_is_no_run(tmp_path: Path) -> None:
-    with pytest.raises(RunError, match="there is no run folder"):
-        Trainer.resume(tmp_path / "nowhere", device="cpu")
-    (tmp_path / "other").mkdir()
-    with pytest.raises(RunError, match=r"has no config\.json"):
-        Trainer.resume(tmp_path / "other", device="cpu")
 
 
 @pytest.mark.long
@@ -650,7 +570,7 @@ def test_a_model_that_was_saved_alone(start: Start, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "damage",
-    [{"train": None}, {"train": {"steps": "many"}}, {"data": []}, {"data": {"sha256": ""}}, {"model": {"type": "gpt"}}],
+    [{"train": {"steps": "many"}}, {"data": {"sha256": ""}}, {"model": {"type": "gpt"}}],
     ids=str,
 )
 def test_a_config_of_the_wrong_shape(stopped: Path, damage: dict[str, Any]) -> None:
@@ -658,15 +578,6 @@ def test_a_config_of_the_wrong_shape(stopped: Path, damage: dict[str, Any]) -> N
     (stopped / "config.json").write_text(json.dumps({**config, **damage}), encoding="utf-8")
     with pytest.raises(RunError, match=r"config\.json"):
         Trainer.resume(stopped, device="cpu")
-
-
-def test_what_a_kill_left_half_written_is_cleared_away(stopped: Path) -> None:
-    """A kill while saving left its temporary files in the folder for ever: one model's worth of disk for each."""
-    (stopped / ".model.safetensors-abc.tmp").write_bytes(b"half")
-    (stopped / "state" / ".step-000000007.tmp").mkdir()
-    (stopped / "state" / ".step-000000007.tmp" / "tensors.safetensors").write_bytes(b"half")
-    Trainer.resume(stopped, device="cpu")
-    assert list(stopped.rglob("*.tmp")) == []
 
 
 @pytest.mark.parametrize("changed", [{"cooldown": 0.5}, {"logs": {"a": 1.5}}, {"stage": "1"}])
@@ -681,31 +592,6 @@ def test_numbers_of_a_wrong_type_are_damage(stopped: Path, changed: dict[str, An
     RunFolder(stopped).write_checkpoint(Checkpoint(step=8, tensors=state.tensors, numbers={**numbers, **changed}))
     with pytest.raises(RunError, match="the training state after 8 steps is damaged"):
         Trainer.resume(stopped, device="cpu")
-
-
-def test_a_step_that_is_no_number_is_damage(stopped: Path) -> None:
-    """It was compared with the step of the end, which raised TypeError."""
-    for state in (stopped / "state").glob("step-*"):
-        numbers = json.loads((state / NUMBERS).read_text(encoding="utf-8"))
-        (state / NUMBERS).write_text(json.dumps({**numbers, "step": "4"}), encoding="utf-8")
-        manifest = json.loads((state / "manifest.json").read_text(encoding="utf-8"))
-        manifest[NUMBERS] = hashlib.sha256((state / NUMBERS).read_bytes()).hexdigest()
-        (state / "manifest.json").write_text(json.dumps(manifest), encoding="utf-8")
-    found, said = RunFolder(stopped).checkpoints.newest()
-    assert found is None
-    assert all("step '4'" in one for one in said)
-
-
-def test_what_is_passed_as_a_configuration_holds(tmp_path: Path, story_text: Text) -> None:
-    """What was given held only where it differed from the default of its field."""
-    begun = TrainConfig(steps=2, batch_size=4, sample_tokens=0, compile="off", precision="float32", weight_decay=0.1)
-    with Trainer.start(tmp_path / "run", story_text, GPTConfig(n_layer=1, n_embd=16), begun, device="cpu") as trainer:
-        assert (trainer.config.weight_decay, trainer.model.config.dropout) == (0.1, 0.0)
-        list(trainer.run())
-    with Trainer.resume(tmp_path / "run", device="cpu", steps=3) as resumed:
-        assert (resumed.config.steps, resumed.config.weight_decay) == (3, 0.1)
-    with pytest.raises(ResumeError, match=r"started with seed=0, not 1\."):
-        Trainer.resume(tmp_path / "run", device="cpu", steps=3, seed=1)
 
 
 def test_a_run_that_an_earlier_version_began_with_a_teacher(stopped: Path) -> None:

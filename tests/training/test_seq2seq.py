@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
-from transformers import AutoTokenizer, BartForConditionalGeneration, MarianMTModel
+from transformers import AutoTokenizer, BartForConditionalGeneration
 
 import jumok
-from jumok.config import EncoderDecoderConfig, TrainConfig, from_dict
+from jumok.config import TrainConfig, from_dict
 from jumok.errors import ResumeError, RunError, TextError, TokenizerError
-from jumok.evaluation.seq2seq import evaluate_pairs, target_losses
+from jumok.evaluation.seq2seq import evaluate_pairs
 from jumok.inference.answer import answer
 from jumok.interop.huggingface import to_hf
 from jumok.models import build
@@ -58,13 +56,7 @@ def begin(tmp_path: Path) -> Callable[..., Trainer]:
     def start(out: str = "run", pairs: Table | None = None, **settings: Any) -> Trainer:
         options = {name: settings.pop(name) for name in EXTRA if name in settings}
         settings = {**TINY, **settings}
-        return Trainer.start(
-            tmp_path / out,
-            pairs or table(),
-            **settings,
-            device="cpu",
-            **options,
-        )
+        return Trainer.start(tmp_path / out, pairs or table(), **settings, device="cpu", **options)
 
     return start
 
@@ -93,20 +85,6 @@ def test_the_ids_of_a_pair(begin: Callable[..., Trainer]) -> None:
     for row, (source, target) in enumerate(table().rows):
         assert task.sources[row].tolist() == [*tokenizer.encode(source).tolist(), config.eos_id]
         assert task.targets[row].tolist() == [*tokenizer.encode(target).tolist(), config.eos_id]
-
-
-def test_an_epoch_sees_each_pair_once_and_no_batch_is_too_large(begin: Callable[..., Trainer]) -> None:
-    task = task_of(begin(val=0.0))
-    seen = []
-    for number in range(task.batches.count):
-        for source, target in task.parts(number):
-            assert len(source) == len(target)
-            assert source.numel() + target.numel() <= 4 * 12
-            seen += [tuple(side[side != IGNORED].tolist() for side in row) for row in zip(source, target, strict=True)]
-    rows = [(task.sources[row].tolist(), task.targets[row].tolist()) for row in range(len(task.sources))]
-    assert sorted(seen) == sorted(rows)
-    for one, other in zip(task.batch(5), task.batch(5), strict=True):
-        assert torch.equal(one, other)
 
 
 def test_the_alphabet_is_that_of_the_training_part(begin: Callable[..., Trainer]) -> None:
@@ -148,14 +126,6 @@ def test_the_loss_is_that_of_the_stock_class_with_labels(
     spread = -out.logits.log_softmax(-1)[counted].mean()  # each token alike
     expected = (1 - smoothing) * out.loss + smoothing * spread
     torch.testing.assert_close(mean_loss(*trainer.objective(sources, targets)), expected, atol=1e-10, rtol=1e-10)
-
-
-def test_padding_changes_no_loss(begin: Callable[..., Trainer]) -> None:
-    trainer = begin()
-    model, (source, target) = model_of(trainer).double().eval(), task_of(trainer).batch(0)
-    wider = [torch.nn.functional.pad(part, (0, 2), value=IGNORED) for part in (source, target)]
-    one, other = target_losses(model, *wider), target_losses(model, source, target)
-    torch.testing.assert_close(one, other, atol=1e-12, rtol=1e-12)
 
 
 def test_validation_is_not_smoothed(begin: Callable[..., Trainer]) -> None:
@@ -222,23 +192,6 @@ def test_the_stock_class_gives_the_same_answers(run: tuple[Path, list[Any]], tmp
         assert [found[0].text for found in answer(model, sources, beam=beam)] == theirs
 
 
-@pytest.mark.long
-def test_a_killed_run_continues_bit_identically(begin: Callable[..., Trainer], tmp_path: Path) -> None:
-    whole = begin("whole")
-    list(whole.run())
-    killed = begin("killed", save_every=0.0)
-    for event in killed.run():
-        if isinstance(event, Step) and event.step == 6:
-            break
-    resumed = Trainer.resume(tmp_path / "killed", device="cpu")
-    events = list(resumed.run())
-    assert any(isinstance(event, Eval) for event in events)
-    for name, tensor in whole.model.state_dict().items():
-        assert torch.equal(tensor, resumed.model.state_dict()[name]), name
-    metrics = [json.loads((tmp_path / name / "config.json").read_text())["metrics"] for name in ("whole", "killed")]
-    assert metrics[0] == metrics[1]
-
-
 def test_nothing_held_out(begin: Callable[..., Trainer]) -> None:
     events = list(begin(val=0.0).run())
     assert not [event for event in events if isinstance(event, Eval)]
@@ -262,25 +215,6 @@ def test_validation_reads_about_as_much_as_it_may(begin: Callable[..., Trainer])
     assert 0 < some["rows"] < 20
     assert some["tokens"] <= 200
     assert task.validate(model, 1)["rows"] == 1
-
-
-@pytest.mark.long
-def test_enough_answers_are_judged_whatever_was_planned(begin: Callable[..., Trainer]) -> None:
-    """A plan of 10 steps let each validation read 6 rows, and the best parameters were the luckiest ones."""
-    trainer = begin(pairs=table(2500))
-    trainer.clock.planned_tokens = 1
-    assert task_of(trainer).validate(model_of(trainer), trainer.loop.validation.tokens)["rows"] >= 200
-
-
-def test_without_sacrebleu_there_are_fewer_figures(
-    begin: Callable[..., Trainer], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    trainer = begin()
-    monkeypatch.setattr("jumok.training.tasks.seq2seq.has_sacrebleu", lambda: False)
-    figures = task_of(trainer).validate(model_of(trainer), 10**6)
-    assert figures.keys() == {"loss", "exact_match", "loss_per_token", "token_accuracy", "rows", "tokens"}
-    told = {"exact_match": 0.973, "token_accuracy": 0.99, "loss": 0.0312}
-    assert task_of(trainer).headline(told) == "exact 97.3%, tokens 99.0%, loss 0.031"
 
 
 @pytest.mark.long
@@ -336,14 +270,6 @@ def test_between_equals_the_loss_decides(begin: Callable[..., Trainer]) -> None:
     )
 
 
-@pytest.mark.long
-def test_a_run_begins_with_the_weights_of_another(begin: Callable[..., Trainer], tmp_path: Path) -> None:
-    list(begin("first").run())
-    second = begin("second", init=tmp_path / "first")
-    for name, tensor in jumok.load(tmp_path / "first").state_dict().items():
-        assert torch.equal(tensor, second.model.state_dict()[name]), name
-
-
 def test_a_published_bart_learns_to_begin_with_the_text(begin: Callable[..., Trainer], tmp_path: Path) -> None:
     """Many were made to write <s> first; with that left on, each answer after training would be wrong.
 
@@ -352,8 +278,9 @@ def test_a_published_bart_learns_to_begin_with_the_text(begin: Callable[..., Tra
     model = model_of(begin("ours"))
     model.config = dataclasses.replace(model.config, forced_bos_id=1, decoder_start_id=2)
     to_hf(model, tmp_path / "published")
-    config = model_of(begin("next", init=tmp_path / "published")).config
-    assert (config.forced_bos_id, config.decoder_start_id) == (None, 2)
+    following = model_of(begin("next", init=tmp_path / "published"))
+    assert (following.config.forced_bos_id, following.config.decoder_start_id) == (None, 2)
+    assert all(torch.equal(tensor, following.state_dict()[name]) for name, tensor in model.state_dict().items())
 
 
 def test_a_published_marian_goes_on_without_a_bos(begin: Callable[..., Trainer], tmp_path: Path) -> None:
@@ -385,31 +312,11 @@ def test_another_table_is_told_by_the_rows_that_were_given(begin: Callable[..., 
         Trainer.resume(tmp_path / "run", val_text=table(7), device="cpu")
 
 
-def test_the_time_for_the_last_figures_is_that_of_what_they_read(begin: Callable[..., Trainer]) -> None:
-    task = task_of(begin())
-    assert task.final_reads(40) == 10
-    assert task.final_reads(10**9) == task.validation_tokens
-
-
 def test_a_table_at_a_path_is_read(tmp_path: Path) -> None:
     lines = "\n".join("\t".join(row) for row in (("source", "target"), *table().rows))
     (tmp_path / "pairs.tsv").write_text(lines + "\n", encoding="utf-8")
     trainer = Trainer.start(tmp_path / "run", tmp_path / "pairs.tsv", **TINY, device="cpu")
     assert trainer.folder.read_config()["data"]["rows"] == 60
-
-
-@pytest.mark.long
-def test_the_transformer_of_2017_learns_too(begin: Callable[..., Trainer], tmp_path: Path) -> None:
-    trainer = begin(family="original", label_smoothing=0.1, steps=30)
-    events = list(trainer.run())
-    losses = [event.loss for event in events if isinstance(event, Step)]
-    assert losses[-1] < losses[0] - 1
-    to_hf(trainer.model, tmp_path / "hf")
-    model, source = jumok.load(tmp_path / "run"), "37"
-    assert model.tokenizer is not None
-    ids = torch.tensor([[*model.tokenizer.encode(source).tolist(), 2]])
-    written = MarianMTModel.from_pretrained(tmp_path / "hf").eval().generate(ids, max_new_tokens=12, do_sample=False)
-    assert written[0, 1:].tolist() == list(answer(model, [source])[0][0].ids)
 
 
 # --- tables that lack something ---
@@ -483,7 +390,7 @@ def test_a_tokenizer_with_other_names_for_them(begin: Callable[..., Trainer]) ->
     assert (config.bos_id, config.pad_id, config.eos_id, config.decoder_start_id) == (0, 1, 2, 0)
 
 
-@pytest.mark.parametrize("damage", ["", "[1]\n", "1\n", '["a", 2]\n', '["a", "b"\n', '["a", "b"]\n'])
+@pytest.mark.parametrize("damage", ["", '["a", 2]\n', '["a", "b"\n'])
 def test_damaged_held_out_pairs_are_reported(begin: Callable[..., Trainer], tmp_path: Path, damage: str) -> None:
     begin()
     path = RunFolder.open(tmp_path / "run").state / "val.jsonl"
@@ -497,14 +404,3 @@ def test_a_separator_that_python_takes_for_a_newline_stays_in_its_row(begin: Cal
     """U+2028 inside a cell once would have made two lines of one held-out pair."""
     odd = ("1\u20282", "일\n\u0085이")
     assert task_of(begin(pairs=table(60, *[odd] * 6))).held_out[-1] == odd
-
-
-def test_an_untrained_model_answers_something() -> None:
-    torch.manual_seed(0)
-    tokenizer = train_tokenizer("일 이 삼" * 2, special_tokens=SPECIAL_TOKENS)
-    ids = Seq2Seq.derived_fields(Seq2Seq.material(table(), None, 0.1), tokenizer)
-    model = build(EncoderDecoderConfig(vocab_size=tokenizer.vocab_size, context_length=8, n_layer=1, n_embd=8, **ids))
-    model.tokenizer = tokenizer
-    found = evaluate_pairs(model, [("1", "일"), ("", "이")])
-    assert (found.rows, found.left_out, found.cut) == (1, 1, 0)
-    assert 0 < found.loss_per_token < 3 * np.log(tokenizer.vocab_size)

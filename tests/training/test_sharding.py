@@ -8,7 +8,7 @@ import json
 import os
 import shutil
 import signal
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,17 +18,15 @@ from distributed_runs import assert_close, begin, ends, finish, in_float64, loss
 from safetensors.torch import save_file
 from torch import Tensor
 from torch.distributed.checkpoint.filesystem import FileSystem
-from torch.distributed.tensor import DTensor
 
 from conftest import state_of
 from jumok.errors import RunError
 from jumok.files import sha256_of
 from jumok.models import build
 from jumok.runs import config as config_of_runs
-from jumok.runs.checkpoints import Checkpoint, Checkpoints
+from jumok.runs.checkpoints import Checkpoints
 from jumok.runs.events import Notice, Step
 from jumok.runs.folder import RunFolder
-from jumok.runs.stored import StoredTensors, write_part  # here once, not in each forked process
 from jumok.training.parallel import ProcessGroup
 from jumok.training.trainer import Trainer
 
@@ -240,15 +238,6 @@ def test_a_manifest_that_lost_a_name(run: Path) -> None:
         assert "does not fit the model of config.json" in end
 
 
-@pytest.mark.long
-def test_a_file_too_many_is_not_read(run: Path) -> None:
-    newest = states_in(run)[-1]
-    (newest / "tensors" / "notes.safetensors").write_bytes(b"no tensors")
-    (newest / "tensors" / "old.metadata").write_bytes(b"no pickle")
-    goes_on(run, 2)
-    assert len(losses_in(run)) == 6
-
-
 def test_a_manifest_names_no_file_outside_its_state(tmp_path: Path) -> None:
     save_file({"model.x": torch.ones(1)}, tmp_path / "mine.safetensors")
     state = tmp_path / "state" / "step-000000001"
@@ -271,16 +260,6 @@ def test_nothing_is_unpickled(run: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     for name in ("pickle.load", "pickle.loads", "pickle.Unpickler", "torch.load"):
         monkeypatch.setattr(name, never)
     assert state_of(run).tensors["model.token_embedding.weight"].any()
-
-
-@pytest.mark.long
-def test_a_moment_of_no_parameter(run: Path) -> None:
-    """Sums that are right, of names that are not: the optimizer of the state was another one."""
-    state = state_of(run)
-    tensors = {name.replace("optimizer.1.0.", "optimizer.1.99."): tensor for name, tensor in state.tensors.items()}
-    RunFolder(run).write_checkpoint(Checkpoint(step=5, tensors=tensors, numbers=state.numbers))
-    for end in ends(2, lambda group: finish(resume(run, group))):
-        assert "optimizer.1.99.exp_avg is unknown" in end
 
 
 @pytest.mark.slow
@@ -322,54 +301,3 @@ def test_a_rank_that_cannot_write(run: Path, monkeypatch: pytest.MonkeyPatch, ra
     goes_on(run, 2)
     assert len(losses_in(run)) == 6
     assert not list((run / "state").glob(".*"))
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("name", ["StoredTensors.__init__", "_Reader.read_data"])
-def test_a_rank_that_cannot_read(run: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    def fail(*_: Any) -> None:
-        raise OSError(errno.EIO, os.strerror(errno.EIO))
-
-    def work(group: ProcessGroup) -> None:
-        if group.rank:
-            monkeypatch.setattr(f"jumok.runs.stored.{name}", fail)
-        finish(resume(run, group))
-
-    for end in ends(2, work):
-        assert end.startswith("SharedFault: ")
-        assert "rank 1 of 2: " in end
-        assert "Input/output error" in end
-    assert steps_of(run) == [2, 4]
-
-
-# --- tensors that are uneven or empty ---------------------------------------------------------------------------------
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("count", [2, 4])
-def test_shards_of_few_rows(tmp_path: Path, count: int) -> None:
-    """Of three rows the fourth process has none."""
-
-    def work(group: ProcessGroup) -> None:
-        from torch.distributed.device_mesh import init_device_mesh
-        from torch.distributed.tensor import Shard, distribute_tensor
-
-        mesh = init_device_mesh("cpu", (count,))
-        whole = {"rows": torch.arange(15.0).view(3, 5), "bias": torch.arange(3.0), "step": torch.tensor(7.0)}
-        divided: dict[str, Tensor] = {n: distribute_tensor(t, mesh, [Shard(0)]) for n, t in whole.items() if t.dim()}
-        divided["step"] = whole["step"]
-        sums: Mapping[str, str] = write_part(divided, tmp_path / "parts")
-        assert len(sums) == (count if group.rank == 0 else 0)
-        torch.distributed.barrier()
-        files = sorted((tmp_path / "parts").iterdir())
-        stored = StoredTensors(files)
-        assert all(torch.equal(stored[name], tensor) for name, tensor in whole.items())
-        blank: dict[str, Tensor] = {name: torch.zeros_like(tensor) for name, tensor in divided.items()}
-        stored.read_into(blank)
-        for name, tensor in blank.items():
-            found = tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
-            assert torch.equal(found, whole[name])
-        with pytest.raises(ValueError, match=r"a part of .* is missing"):
-            StoredTensors(files[1:])
-
-    assert ends(count, work) == [""] * count

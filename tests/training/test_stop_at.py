@@ -11,13 +11,13 @@ import pytest
 import torch
 
 import jumok
+from conftest import only, run_until
 from jumok.errors import ConfigError, JumokError, ResumeError
 from jumok.models.gpt import GPT
 from jumok.runs.checkpoints import Checkpoint
-from jumok.runs.events import Eval, Event, Finish, Notice, Sample, Step
+from jumok.runs.events import Event, Finish, Notice, Step
 from jumok.runs.folder import RunFolder
 from jumok.training.clock import LEAST_WITH_A_GOAL
-from jumok.training.optim import rate
 from jumok.training.tasks import TASKS
 from jumok.training.tasks.task import Goal
 from jumok.training.trainer import Trainer
@@ -28,10 +28,6 @@ Start = Callable[..., Trainer]
 
 # A few dozen steps bring the tiny model from 6.9 nats/char to 5.5; it passes 6.0 somewhere in between.
 LONG: dict[str, Any] = {"steps": 60, "eval_every": 20, "dropout": 0.0}
-
-
-def only(events: list[Event], kind: type) -> list[Any]:
-    return [event for event in events if isinstance(event, kind)]
 
 
 def finish_of(events: list[Event]) -> Finish:
@@ -96,15 +92,6 @@ def test_it_ends_as_soon_as_it_is_good_enough(start: Start, tmp_path: Path) -> N
     assert json.loads((tmp_path / "run" / "metrics.jsonl").read_text().split("\n")[-2])["reason"] == "reached"
 
 
-def test_the_schedule_is_that_of_the_planned_run(start: Start) -> None:
-    """A rate that fell towards the stop would need to know when that comes."""
-    trainer = start(**LONG, stop_at=6.0)
-    steps = only(list(trainer.run()), Step)
-    planned = [rate(trainer.config, (n + 0.5) / 60) for n in range(len(steps))]
-    assert [step.rate for step in steps] == pytest.approx(planned)
-    assert steps[-1].progress == len(steps) / 60
-
-
 @pytest.mark.slow
 def test_looking_changes_nothing_in_what_is_learned(start: Start) -> None:
     runs = [only(list(start(f"run{n}", **LONG, **goal).run()), Step) for n, goal in enumerate(({}, {"stop_at": 6.0}))]
@@ -161,63 +148,12 @@ def test_a_share_of_right_answers_is_not_taken_from_a_part(start: Start, monkeyp
     assert (looks.part_looks, looks.close_looks) == ([], [10])
 
 
-def test_hard_windows_do_not_hide_that_it_is_good_enough(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where the few windows are the hard ones the validations stay above the goal, which a confirmation finds out."""
-    trainer = start(steps=60, eval_every=5, sample_tokens=0, stop_at=2.0)
-    looks = Scripted(trainer, monkeypatch, [3.0, 2.1, 2.07, 2.05], [2.03, 1.98], part=(1.99, 1.97))
-    finish = finish_of(list(trainer.run()))
-    assert looks.close_looks == [10, 20]
-    assert (finish.reason, finish.step) == ("reached", 20)
-
-
-def test_a_confirmation_is_no_validation(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
-    trainer = start(steps=60, eval_every=3, sample_tokens=0, stop_at=2.0)
-    looks = Scripted(trainer, monkeypatch, [1.9], [1.95], part=(1.99,))
-    events = list(trainer.run())
-    assert looks.part_looks == looks.close_looks == [3]
-    assert finish_of(events).figures["loss"] == 1.95
-    assert [event.step for event in only(events, Eval)] == [3]
-
-
 def test_losses_that_are_not_finite_end_nothing(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     trainer = start(steps=60, eval_every=5, sample_tokens=0, stop_at=2.0)
     looks = Scripted(trainer, monkeypatch, [-1.0, 1.9, 1.9, 1.9], [-1.0, 1.8], part=(-1.0, 1.9, 1.9))
     finish = finish_of(list(trainer.run()))
     assert (len(looks.part_looks), len(looks.close_looks)) == (3, 2)
     assert (finish.reason, finish.figures["loss"]) == ("reached", 1.8)
-
-
-def often(start: Start, monkeypatch: pytest.MonkeyPatch, **settings: Any) -> Trainer:
-    """A run whose length pays for five times as many validations, of few tokens."""
-    trainer = start(steps=400, eval_every=None, stop_at=0.01, **settings)
-    monkeypatch.setattr(trainer.task, "fewest_tokens", lambda context_length: context_length)
-    return trainer
-
-
-@pytest.mark.long
-def test_validations_are_more_and_a_small_share_of_the_run(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With a goal they cost 6% of the training time at most, and there are no more samples for it."""
-    trainer = often(start, monkeypatch, sample_tokens=1)
-    validate, asked = trainer.task.validate, []
-
-    def count(model: GPT, max_tokens: int) -> dict[str, float]:
-        asked.append(max_tokens)
-        return validate(model, max_tokens)
-
-    monkeypatch.setattr(trainer.task, "validate", count)
-    events = list(trainer.run())
-    assert len(asked) == len(only(events, Eval)) == 60
-    assert sum(asked) <= 0.18 * trainer.clock.planned_tokens
-    assert len(only(events, Sample)) == 1 + 12
-
-
-@pytest.mark.long
-def test_patience_lasts_as_long_with_a_goal(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Counted in validations, which are five times as many, it would end a run after a fifth of the time."""
-    trainer = often(start, monkeypatch, patience=2, sample_tokens=0)
-    Scripted(trainer, monkeypatch, [3.0 + n for n in range(60)], [3.0])
-    said = [event.text for event in only(list(trainer.run()), Notice) if "Nothing better" in event.text]
-    assert said == ["Nothing better in 10 validations: the rate now decays quickly to zero."]
 
 
 # --- resuming ---
@@ -230,10 +166,7 @@ def test_a_run_that_was_stopped_ends_at_the_same_step(start: Start, tmp_path: Pa
     end = finish_of(events).step
     for pause in (3, end - 1):
         out = f"run{pause}"
-        trainer = start(out, **LONG, stop_at=6.0)
-        for event in trainer.run():
-            if event.step == pause:
-                trainer.request_stop()
+        run_until(start(out, **LONG, stop_at=6.0), pause)
         resumed = Trainer.resume(tmp_path / out, device="cpu")
         assert resumed.config.stop_at == 6.0
         finish = finish_of(list(resumed.run()))
@@ -242,43 +175,9 @@ def test_a_run_that_was_stopped_ends_at_the_same_step(start: Start, tmp_path: Pa
             assert (tmp_path / out / name).read_bytes() == (tmp_path / "reference" / name).read_bytes()
 
 
-@pytest.mark.long
-def test_what_a_part_taught_is_kept(start: Start, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    trainer = start(steps=60, eval_every=5, sample_tokens=0, stop_at=2.0)
-    Scripted(trainer, monkeypatch, [3.0, 2.08], [], part=(2.05,))
-    for event in trainer.run():
-        if event.step == 11:
-            trainer.request_stop()
-    resumed = Trainer.resume(tmp_path / "run", device="cpu")
-    looks = Scripted(resumed, monkeypatch, [2.06, 2.02], [1.98], part=(1.99,))
-    finish = finish_of(list(resumed.run()))
-    assert looks.part_looks == looks.close_looks == [20]
-    assert (finish.reason, finish.step) == ("reached", 20)
-
-
-def test_a_finished_run_stays_finished(start: Start, tmp_path: Path) -> None:
-    first = finish_of(list(start(**LONG, stop_at=6.0).run()))
-    samples = (tmp_path / "run" / "samples.txt").read_text(encoding="utf-8")
-    events = list(Trainer.resume(tmp_path / "run", device="cpu").run())
-    again = finish_of(events)
-    assert (again.reason, again.step, again.figures) == ("reached", first.step, first.figures)
-    assert only(events, Step) == only(events, Sample) == []
-    assert (tmp_path / "run" / "samples.txt").read_text(encoding="utf-8") == samples
-
-
-def test_one_whose_weights_were_lost_takes_them_from_its_state(start: Start, tmp_path: Path) -> None:
-    first = finish_of(list(start(**LONG, stop_at=6.0).run()))
-    (tmp_path / "run" / "model.safetensors").unlink()
-    again = finish_of(list(Trainer.resume(tmp_path / "run", device="cpu").run()))
-    assert (again.reason, again.step, again.figures) == ("reached", first.step, first.figures)
-
-
 def test_a_state_of_before_can_be_resumed(start: Start, tmp_path: Path) -> None:
     """States that were written before runs could have a goal lack the numbers of one."""
-    trainer = start()
-    for event in trainer.run():
-        if event.step == 3:
-            trainer.request_stop()
+    run_until(start(), 3)
     folder = RunFolder(tmp_path / "run")
     state, _ = folder.checkpoints.newest()
     assert state is not None

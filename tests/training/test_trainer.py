@@ -3,33 +3,30 @@
 from __future__ import annotations
 
 import errno
-import gc
 import json
 import math
 import os
+import stat
 import time
-import weakref
 from collections.abc import Callable
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from matplotlib.figure import Figure
 from torch import Tensor
 
 import jumok
-from conftest import TINY, tiny_run
+from conftest import assert_same, only, run_until, state_of
 from jumok import text as reader
 from jumok.config import TrainConfig
 from jumok.data.ids import load_ids
 from jumok.device import has_compiler
-from jumok.errors import ConfigError, JumokError, RunError, TextError, TrainingError
+from jumok.errors import ConfigError, JumokError, RunError, TrainingError
 from jumok.inference.generate import generate
 from jumok.models.gpt import GPT
 from jumok.runs import folder as checkpoint
-from jumok.runs.events import Eval, Event, Finish, Notice, Sample, Save, Step
+from jumok.runs.events import Eval, Event, Finish, Notice, Sample, Save, Step, Verdict
 from jumok.serve.desk.curves import Curve
 from jumok.text import Text
 from jumok.training.optim import rate
@@ -37,7 +34,6 @@ from jumok.training.subscribers import pictures
 from jumok.training.subscribers.progress import TrainingView
 from jumok.training.tasks.language_modelling import LanguageModelling
 from jumok.training.trainer import Trainer
-from jumok.view.training_pictures import draw_loss
 
 pytestmark = pytest.mark.slow
 
@@ -46,18 +42,6 @@ Start = Callable[..., Trainer]
 
 def names(events: list[Event]) -> list[str]:
     return [type(event).__name__ for event in events]
-
-
-def only(events: list[Event], kind: type) -> list[Any]:
-    return [event for event in events if isinstance(event, kind)]
-
-
-def stored(folder: Path) -> dict[str, Tensor]:
-    """The tensors of the newest training state."""
-    state, damaged = checkpoint.RunFolder(folder).checkpoints.newest()
-    assert state is not None
-    assert damaged == []
-    return state.tensors
 
 
 # --- what a run is ---
@@ -124,21 +108,6 @@ def test_same_settings_same_run(start: Start) -> None:
     assert essence("third", seed=1) != first
 
 
-def test_accumulation_is_a_larger_batch(start: Start) -> None:
-    """Two passes of 4 give the gradient of one of 8, up to the order in which floats are added."""
-    ends = []
-    for out, settings in (("one", {"batch_size": 8}), ("two", {"batch_size": 4, "accumulate": 2})):
-        trainer = start(out, dropout=0.0, steps=3, eval_every=100, sample_tokens=0, **settings)
-        trainer.model.double()
-        assert len(only(list(trainer.run()), Step)) == 3
-        ends.append(stored(trainer.folder.path))
-    for name, tensor in ends[0].items():
-        if name.startswith("model."):
-            # Muon orthogonalises in bfloat16, which turns the last bit of a gradient into 1e-3 of an update.
-            tolerance = 1e-9 if "blocks" not in name else 5e-3
-            torch.testing.assert_close(ends[1][name], tensor, rtol=0, atol=tolerance)
-
-
 # --- the held-out text ---
 
 
@@ -157,7 +126,7 @@ def test_best_weights_are_kept(start: Start, tmp_path: Path, monkeypatch: pytest
     assert [event.best for event in only(events, Eval)] == [True, True, False]
     assert torch.equal(jumok.load(tmp_path / "run").token_embedding.weight, seen[1])
     assert not torch.equal(seen[1], seen[2])
-    assert torch.equal(stored(tmp_path / "run")["model.token_embedding.weight"], seen[2])
+    assert torch.equal(state_of(tmp_path / "run").tensors["model.token_embedding.weight"], seen[2])
     config = json.loads((tmp_path / "run" / "config.json").read_text(encoding="utf-8"))
     assert config["metrics"]["step"] == 8
 
@@ -182,21 +151,6 @@ def test_the_model_of_a_finished_run_is_in_eval_mode(start: Start, tmp_path: Pat
         assert not any(part.training for part in model.modules())
 
 
-def test_an_evaluation_that_fails_leaves_the_mode_as_it_was(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The model stayed in eval mode after an error in a validation."""
-
-    def fail(model: GPT, max_tokens: int) -> dict[str, float]:
-        assert not model.training
-        raise JumokError("the model's losses are not finite")
-
-    with start() as trainer:
-        monkeypatch.setattr(trainer.task, "validate", fail)
-        trainer.model.train()
-        with pytest.raises(JumokError):
-            trainer.loop.validation.figures()
-        assert trainer.model.training
-
-
 def test_the_held_out_part_is_the_last(start: Start, tales: str, tmp_path: Path) -> None:
     trainer = start(val=0.25)
     cut = len(tales) - round(len(tales) * 0.25)
@@ -212,7 +166,7 @@ def test_without_validation(start: Start, tmp_path: Path) -> None:
     assert isinstance(events[-1], Finish)
     assert events[-1].figures == {}
     model = jumok.load(tmp_path / "run")
-    assert torch.equal(model.head.weight, stored(tmp_path / "run")["model.token_embedding.weight"])
+    assert torch.equal(model.head.weight, state_of(tmp_path / "run").tensors["model.token_embedding.weight"])
 
 
 def test_a_file_to_hold_out(start: Start, story_text: Text) -> None:
@@ -223,24 +177,6 @@ def test_a_file_to_hold_out(start: Start, story_text: Text) -> None:
     assert data["train_tokens"] >= story_text.chars  # all of it is for training now
     assert data["val_sha256"] == other.sha256
     assert data["floor"] is None
-
-
-def test_a_validation_without_finite_loss_is_told(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
-    trainer = start()
-    validate, calls = trainer.task.validate, []
-
-    def sometimes(model: GPT, max_tokens: int) -> dict[str, float]:
-        calls.append(max_tokens)
-        if len(calls) == 1:
-            raise JumokError("the model's losses are not finite")
-        return validate(model, max_tokens)
-
-    monkeypatch.setattr(trainer.task, "validate", sometimes)
-    events = list(trainer.run())
-    assert [event.text for event in only(events, Notice)] == [
-        "This validation failed: the model's losses are not finite"
-    ]
-    assert [event.step for event in only(events, Eval)] == [8]
 
 
 def test_a_run_whose_validations_all_fail_ends(start: Start, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -255,11 +191,13 @@ def test_a_run_whose_validations_all_fail_ends(start: Start, monkeypatch: pytest
     finish = events[-1]
     assert isinstance(finish, Finish)
     assert (finish.step, finish.reason, finish.figures) == (12, "early stop", {})
+    assert only(events, Notice)[0].text == "This validation failed: the model's losses are not finite"
     assert only(events, Notice)[-1].text == (
         "No validation had a finite loss; the parameters are those of the last step, 12."
     )
     assert torch.equal(
-        jumok.load(tmp_path / "run").token_embedding.weight, stored(tmp_path / "run")["model.token_embedding.weight"]
+        jumok.load(tmp_path / "run").token_embedding.weight,
+        state_of(tmp_path / "run").tensors["model.token_embedding.weight"],
     )
     again = Trainer.resume(tmp_path / "run", device="cpu")
     assert again.result is not None
@@ -299,26 +237,6 @@ def test_a_picture_that_cannot_be_drawn_is_told_once(
     assert trainer.folder.read_config()["finished"] == {"step": 8, "reason": "done"}
 
 
-def test_a_picture_is_not_kept_in_memory(start: Start, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """A figure refers to itself, so 2 MB stayed with each picture until the collector searched everything."""
-    kept: list[weakref.ref[Any]] = []
-
-    def draw(events: Any, path: Path, **options: Any) -> None:
-        class Figure:
-            pass
-
-        figure: Any = Figure()
-        figure.canvas = figure
-        kept.append(weakref.ref(figure))
-        assert all(older() is None for older in kept[:-1])
-
-    monkeypatch.setattr(pictures, "draw_loss", draw)
-    monkeypatch.setattr(pictures, "DRAW_EVERY", 0.0)
-    list(start().run())
-    assert len(kept) > 2
-    assert gc.isenabled()
-
-
 # --- rates and ends ---
 
 
@@ -350,21 +268,6 @@ def test_early_stop_decays_the_rate_and_ends(start: Start) -> None:
     assert decay[-1] <= decay[0] / (len(decay) - 1)
     best = min(event.figures["loss"] for event in only(events, Eval))
     assert trainer.validation.best == best
-
-
-def test_the_remaining_time_is_that_to_the_end_of_a_cooldown(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In the decay of an early stop the time of all the steps that were planned was still shown."""
-    trainer = start(steps=100)
-    clock = trainer.clock
-    monkeypatch.setattr(clock, "tokens_per_second", float(trainer.task.tokens_per_batch))  # a step a second
-    clock.step, clock.progress = 40, 0.4
-    assert clock.remaining() == pytest.approx(60.0)
-    clock.cooldown = (0.4, 0.44)
-    assert clock.remaining() == pytest.approx(4.0)
-    clock.step, clock.progress = 44, 0.44
-    assert clock.remaining() == 0.0
-    clock.step, clock.progress, clock.cooldown = 100, 1.0, (0.95, 1.0)
-    assert clock.remaining() == 0.0
 
 
 @pytest.mark.long
@@ -417,9 +320,7 @@ def test_minutes_end_with_a_finished_schedule(start: Start, monkeypatch: pytest.
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("schedule", "seconds"), [("linear", 0.05), ("cosine", 0.7), ("constant", 1.1), ("invsqrt", 2.0)]
-)
+@pytest.mark.parametrize(("schedule", "seconds"), [("linear", 0.05), ("invsqrt", 2.0)])
 def test_each_step_has_a_rate(
     start: Start, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, schedule: str, seconds: float
 ) -> None:
@@ -436,16 +337,6 @@ def test_each_step_has_a_rate(
 
 
 @pytest.mark.slow
-def test_each_step_of_an_early_stop_has_a_rate(start: Start) -> None:
-    """The decay of an early stop ends in the middle of a step, which had a rate of zero."""
-    trainer = start(steps=30, eval_every=1000, sample_tokens=0)
-    trainer.clock.cooldown = (0.1, 0.55)
-    steps = only(list(trainer.run()), Step)
-    assert len(steps) == 17
-    assert all(step.rate > 0 for step in steps)
-
-
-@pytest.mark.slow
 def test_validations_take_a_share_of_the_minutes(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     """Twelve validations, each with a sample, took a fifth of a run of one minute on a busy machine."""
     events = by_a_clock(start, monkeypatch, {"loss_sums": 0.05, "validate": 0.02, "sample": 0.02, "final": 0.1})
@@ -453,12 +344,6 @@ def test_validations_take_a_share_of_the_minutes(start: Start, monkeypatch: pyte
     assert found in (6, 7, 8)  # 4% of six seconds are six times 0.04; the first comes before that is known
     assert len(only(events, Sample)) == found + 1  # one before the first step
     assert only(events, Step)[-1].progress == 1.0
-
-
-@pytest.mark.slow
-def test_a_run_has_some_validations_however_long_they_take(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
-    events = by_a_clock(start, monkeypatch, {"loss_sums": 0.02, "validate": 0.3, "final": 0.1}, sample_tokens=0)
-    assert 4 <= len(only(events, Eval)) <= 6
 
 
 # --- losses that are not finite ---
@@ -505,119 +390,48 @@ def test_three_in_a_row_end_the_run_with_its_state_saved(
     seen: list[Event] = []
     with pytest.raises(TrainingError, match=r"3 steps in a row.*learning_rate=0\.0017"):
         seen.extend(trainer.run())
-    state, _ = trainer.folder.checkpoints.newest()
-    assert state is not None
+    [verdict] = only(seen, Verdict)
+    assert verdict.kind == "diverged"
+    assert "--learning-rate" in verdict.command
+    state = state_of(tmp_path / "run")
     assert state.step == 4
     assert all(torch.isfinite(tensor).all() for tensor in state.tensors.values())
-
-
-def test_a_diverged_run_that_goes_on_diverging_ends_again(
-    start: Start, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    """The count of failures was compared for equality, so a resumed run never noticed a fourth failure."""
-    trainer = start()
-    poison(trainer, monkeypatch, {1, 2, 3})
-    with pytest.raises(TrainingError):
-        list(trainer.run())
     again = Trainer.resume(tmp_path / "run", device="cpu")
     poison(again, monkeypatch, {0})
-    with pytest.raises(TrainingError, match="up to step 5"):
+    with pytest.raises(TrainingError, match="up to step 5"):  # a fourth failure is one too many as well
         list(again.run())
-    third = Trainer.resume(tmp_path / "run", device="cpu")
-    assert isinstance(list(third.run())[-1], Finish)
+    assert isinstance(list(Trainer.resume(tmp_path / "run", device="cpu").run())[-1], Finish)
 
 
 # --- a full disk ---
 
 
-class FullDisk:
-    """The system's `os.fsync` and `open` for writing, until the disk is full."""
+def test_a_full_disk_is_told_and_loses_nothing(start: Start, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A start that finds no room takes back what it made; a run ends with the command that resumes it."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, part: str) -> None:
-        self.full = False
-        self.part = part
-        self._fsync = os.fsync
-        monkeypatch.setattr(os, "fsync", self.fsync)
-
-    def fsync(self, handle: int) -> None:
-        name = os.readlink(f"/proc/self/fd/{handle}")
-        if self.full and self.part in name:
+    def full(handle: int) -> None:
+        if stat.S_ISREG(os.fstat(handle).st_mode):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        self._fsync(handle)
 
-
-@pytest.fixture(scope="module")
-def undisturbed(tmp_path_factory: pytest.TempPathFactory, tales: str) -> Path:
-    """The run of `start(save_every=0.0)`, without any interruption."""
-    out = tmp_path_factory.mktemp("undisturbed") / "run"
-    list(tiny_run(out, reader.from_string(tales), save_every=0.0).run())
-    return out
-
-
-@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="needs /proc to tell which file is flushed")
-@pytest.mark.parametrize(
-    "part", ["tensors.safetensors", "numbers.json", "manifest.json", ".model.safetensors", ".config.json", ".loss.png"]
-)
-def test_disk_full_keeps_the_last_state(
-    start: Start, undisturbed: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, part: str
-) -> None:
-    """Whatever does not fit: a clear error, nothing half-written, and a resumed run ends as if nothing happened."""
-    disk = FullDisk(monkeypatch, part)
-    trainer = start(save_every=0.0)
-    monkeypatch.setattr(pictures, "DRAW_EVERY", 0.0)
-    events = trainer.run()
+    with monkeypatch.context() as disk:
+        disk.setattr(os, "fsync", full)
+        with pytest.raises(RunError, match=r"the text as ids.*then start again"):
+            start()
+        assert list(tmp_path.iterdir()) == []
+    list(start("undisturbed", save_every=0.0).run())
+    events = start(save_every=0.0).run()
     while next(events).step < 3:
         pass
-    disk.full = True
-    with pytest.raises(RunError, match=r"No space left on device.*--resume --out"):
-        list(events)
-    disk.full = False
-    leftovers = [path.name for path in (tmp_path / "run").rglob("*") if path.name.endswith(".tmp")]
-    assert leftovers == []
-    resumed = Trainer.resume(tmp_path / "run", device="cpu")
-    assert resumed.notices == []
-    assert resumed.step >= 2
-    list(resumed.run())
-    assert (tmp_path / "run" / "model.safetensors").read_bytes() == (undisturbed / "model.safetensors").read_bytes()
-    assert all(torch.equal(t, stored(undisturbed)[name]) for name, t in stored(tmp_path / "run").items())
-
-
-def test_a_log_that_cannot_grow(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
-    trainer = start()
-    opened = Path.open
-
-    def refuse(self: Path, mode: str = "r", *args: Any, **kwargs: Any) -> Any:
-        if self.name == "metrics.jsonl" and "a" in mode:
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        return opened(self, mode, *args, **kwargs)
-
-    monkeypatch.setattr(Path, "open", refuse)
-    with pytest.raises(RunError, match=r"cannot write metrics\.jsonl.*No space left"):
-        list(trainer.run())
-
-
-def test_no_room_for_the_ids(start: Start, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """A start that fails takes back what it made, and does not advise to resume what never began."""
-    disk = FullDisk(monkeypatch, "npy")
-    disk.full = True
-    with pytest.raises(RunError, match=r"the text as ids.*then start again"):
-        start()
-    assert list(tmp_path.iterdir()) == []
+    with monkeypatch.context() as disk:
+        disk.setattr(os, "fsync", full)
+        with pytest.raises(RunError, match=r"No space left on device.*--resume --out"):
+            list(events)
+    assert not list((tmp_path / "run").rglob("*.tmp"))
+    list(Trainer.resume(tmp_path / "run", device="cpu").run())
+    assert_same(tmp_path / "run", tmp_path / "undisturbed")
 
 
 # --- starting ---
-
-
-def test_a_text_shorter_than_the_context(start: Start, tmp_path: Path) -> None:
-    with pytest.raises(TextError, match=r"tokens to train on, and context_length=16 needs at least 17"):
-        start(text=reader.from_string("짧은 글."))
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_nothing_left_to_hold_out(start: Start, tmp_path: Path) -> None:
-    with pytest.raises(TextError, match="nothing is left to hold out"):
-        start(text=reader.from_string("바람이 불고 비가 왔다. " * 3), val=0.001)
-    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize(
@@ -647,25 +461,6 @@ def test_a_start_leaves_alone_what_another_process_makes(start: Start, tmp_path:
         assert (folder.state / "train.npy").read_bytes() == b"theirs"
 
 
-def test_a_run_that_another_process_made_meanwhile_is_left_alone(
-    start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The folder was free when it was looked at, and held a whole run when its lock was taken: that was replaced."""
-    folder, create = checkpoint.RunFolder, checkpoint.RunFolder.create
-
-    def late(path: Path) -> checkpoint.RunFolder:
-        free = create(path)
-        monkeypatch.setattr(folder, "create", create)
-        list(start(steps=1).run())
-        return free
-
-    monkeypatch.setattr(folder, "create", late)
-    with pytest.raises(RunError, match="holds a run already"):
-        start(steps=2)
-    assert folder(tmp_path / "run").read_config()["train"]["steps"] == 1
-    assert Trainer.resume(tmp_path / "run", device="cpu").result is not None
-
-
 def test_dropout_follows_from_how_often_the_text_is_seen(start: Start, story_text: Text) -> None:
     tokens = 16 * 4
     shares = {}
@@ -674,23 +469,6 @@ def test_dropout_follows_from_how_often_the_text_is_seen(start: Start, story_tex
         shares[passes] = start(f"run{passes}", steps=steps, dropout=None).model.config.dropout
     assert shares == {3: 0.0, 4.5: 0.0, 5.5: 0.1, 8: 0.1, 16: 0.2}
     assert start("given", steps=1000, dropout=0.05).model.config.dropout == 0.05
-
-
-def test_validations_keep_apart_when_their_cost_changes(start: Start) -> None:
-    """A run by minutes validated after steps 169 and 170: in between it had learned that it could afford another number
-    of validations, so the parts of the run moved."""
-    loop = start(steps=None, minutes=1.0, eval_every=None).loop
-    clock, seen = loop.clock, []
-    for step in range(1, 401):
-        before, clock.progress = clock.progress, step / 400
-        if loop.validation.due(before):
-            seen.append(clock.progress)
-            assert loop.validation.sample_due(before), "each has a sample where no goal was asked for"
-            list(loop.validation.run())
-            list(loop.validation.sample())
-            clock.evaluation_seconds = (0.2, 0.26, 0.5)[step % 3]  # 12, 9 and 4 validations
-    assert 4 <= len(seen) <= 12
-    assert min(b - a for a, b in pairwise([0.0, *seen])) >= 0.5 / 12
 
 
 def test_a_run_that_will_not_use_its_time_says_so(start: Start) -> None:
@@ -716,24 +494,12 @@ def test_it_does_not_print(start: Start, capfd: pytest.CaptureFixture[str]) -> N
     assert capfd.readouterr() == ("", "")
 
 
-def test_a_path_may_be_a_string(tmp_path: Path, story_text: Text) -> None:
-    """The public class took nothing but a Path, and failed on a string with an AttributeError."""
-    trainer = Trainer.start(str(tmp_path / "run"), story_text, **TINY, device="cpu")
-    list(trainer.run())
-    assert Trainer.resume(str(tmp_path / "run"), device="cpu").step == 8
-
-
 # --- stopping ---
 
 
 def test_a_stop_saves_and_the_rest_is_the_same(start: Start, tmp_path: Path) -> None:
     list(start("reference").run())
-    trainer = start()
-    events = []
-    for event in trainer.run():
-        events.append(event)
-        if event.step == 3:
-            trainer.request_stop()
+    events = run_until(start(), 3)
     assert names(events[-3:]) == ["Step", "Save", "Finish"]
     assert isinstance(events[-1], Finish)
     assert (events[-1].reason, events[-1].step) == ("interrupted", 3)
@@ -760,13 +526,8 @@ def test_each_state_is_saved_once(start: Start, tmp_path: Path) -> None:
     """The state after the last step was written twice where a save was due: the second one as step-8.1."""
     trainer = start(save_every=0.0)
     assert [event.step for event in only(list(trainer.run()), Save)] == [1, 2, 3, 4, 5, 6, 7, 8]
-    stopped = start("stopped", save_every=0.0)
-    saved = []
-    for event in stopped.run():
-        if isinstance(event, Step) and event.step == 3:
-            stopped.request_stop()
-        saved += only([event], Save)
-    assert [event.step for event in saved] == [1, 2, 3]
+    stopped = run_until(start("stopped", save_every=0.0), 3)
+    assert [event.step for event in only(stopped, Save)] == [1, 2, 3]
 
 
 # --- compiling ---
@@ -792,8 +553,7 @@ def test_a_broken_compiler_costs_a_sentence(start: Start, monkeypatch: pytest.Mo
 def test_an_empty_library_is_compiled_again(start: Start, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Ctrl-C while torch compiled left an empty library in the cache, and no later run was compiled.
 
-    The compiler is played: it loads a library that exists, and makes one that does not. A library that cannot be loaded
-    however often it is made is an error.
+    The compiler is played: it loads a library that exists, and makes one that does not.
     """
     cache = tmp_path / "torchinductor"
     cache.mkdir()
@@ -804,7 +564,7 @@ def test_an_empty_library_is_compiled_again(start: Start, monkeypatch: pytest.Mo
         if not library.exists():
             library.write_bytes(b"whole")
             made.append(library)
-        if library.read_bytes() != b"whole" or len(made) == unloadable:
+        if library.read_bytes() != b"whole":
             try:
                 raise ImportError("file too short", path=str(library))
             except ImportError:
@@ -813,16 +573,8 @@ def test_an_empty_library_is_compiled_again(start: Start, monkeypatch: pytest.Mo
 
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(cache))
     monkeypatch.setattr(torch, "compile", load)
-    unloadable = 0
     assert only(list(start(compile="on").run()), Notice) == []
     assert len(made) == 1
-    unloadable = 2
-    library.write_bytes(b"")
-    notices = only(list(start("again", compile="on").run()), Notice)
-    assert [event.text for event in notices] == [
-        "Compiling failed, so training goes on without (ImportError: file too short)."
-    ]
-    assert len(made) == 2
 
 
 def test_a_model_is_compiled_in_the_passes_alone(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -845,9 +597,6 @@ def test_a_model_is_compiled_in_the_passes_alone(start: Start, monkeypatch: pyte
             generate(trainer.model, "그날", tokens=2, cache=False)
             trainer.model(torch.tensor([[1, 2, 3]]))
             assert calls == []
-        if event.step == 4:
-            break  # early
-    assert all(part._compiled_call_impl is None for part in trainer.model.modules())
 
 
 def test_random_numbers_between_steps_are_the_callers(start: Start) -> None:
@@ -872,17 +621,10 @@ def test_a_compiled_run_equals_its_resumed_self(start: Start, tmp_path: Path) ->
     if not has_compiler(torch.device("cpu")):
         pytest.skip("there is no C++ compiler for torch.compile here")
     list(start("reference", compile="on", steps=6, eval_every=3, dropout=0.1).run())
-    trainer = start(compile="on", steps=6, eval_every=3, dropout=0.1)
-    events = []
-    for event in trainer.run():
-        events.append(event)
-        if event.step == 2:
-            trainer.request_stop()
+    events = run_until(start(compile="on", steps=6, eval_every=3, dropout=0.1), 2)
     assert only(events, Notice) == []  # it did compile
     list(Trainer.resume(tmp_path / "run", device="cpu").run())
-    run, reference = tmp_path / "run", tmp_path / "reference"
-    assert (run / "model.safetensors").read_bytes() == (reference / "model.safetensors").read_bytes()
-    assert all(torch.equal(t, stored(reference)[name]) for name, t in stored(run).items())
+    assert_same(tmp_path / "run", tmp_path / "reference")
 
 
 def test_config_of_a_run_holds_nothing_open(start: Start) -> None:
@@ -894,17 +636,8 @@ def test_config_of_a_run_holds_nothing_open(start: Start) -> None:
     assert TrainConfig(**{k: v for k, v in recorded.items() if k != "planned_tokens"}) == trainer.config
 
 
-def test_a_run_has_one_held_out_figure(
-    start: Start, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The terminal, the picture and config.json had three validation figures for one run, all named "held out"."""
-    legends: list[list[str]] = []
-    savefig = Figure.savefig
-
-    def note(figure: Figure, *args: Any, **options: Any) -> None:
-        legends.extend([text.get_text() for text in legend.get_texts()] for legend in figure.legends)
-        savefig(figure, *args, **options)
-
+def test_a_run_has_one_held_out_figure(start: Start, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """The terminal, the curve and config.json had three validation figures for one run, all named "held out"."""
     trainer = start(eval_tokens=64)
     with TrainingView(tmp_path / "run") as view:
         for event in trainer.run():
@@ -918,9 +651,6 @@ def test_a_run_has_one_held_out_figure(
     said = [line for line in capfd.readouterr().err.splitlines() if "held out" in line]
     assert len(said) == 1
     assert wanted in said[0]
-    monkeypatch.setattr(Figure, "savefig", note)
-    draw_loss(trainer.folder.logs.events(), tmp_path / "loss.png")
-    assert [name for name in legends[-1] if "held out" in name] == [f"held out: {wanted}"]
     curve = Curve(tmp_path / "run" / "metrics.jsonl")
     curve.update()
     assert curve.held_out == event.headline

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import shlex
 from collections.abc import Callable
 from pathlib import Path
@@ -11,13 +10,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 
 import jumok
-from conftest import Jumok, tiny_run
+from conftest import Jumok, only, tiny_run
 from jumok.cli.train import train as command
-from jumok.errors import TrainingError
-from jumok.runs.events import Eval, Event, Finish, Notice, Sample, Verdict
+from jumok.runs.events import Alarm, Eval, Event, Finish, Notice, Sample, Verdict
 from jumok.runs.folder import RunFolder
 from jumok.text import Text, from_rows, from_string
 from jumok.training.tasks.task import Baseline, error_of_share
@@ -37,10 +34,6 @@ BY_HEART: dict[str, Any] = {
 }  # fmt: skip
 
 
-def only(events: list[Event], kind: type[Any]) -> list[Any]:
-    return [event for event in events if isinstance(event, kind)]
-
-
 # --- one function decides ---------------------------------------------------------------------------------------------
 
 
@@ -48,7 +41,6 @@ def only(events: list[Event], kind: type[Any]) -> list[Any]:
     ("kind", "nats", "reason", "steps", "lowest", "losses"),
     [
         ("learned", 2.5, "done", 400, 400, FALLING),
-        ("learned", 2.5, "done", 50, 50, FALLING[:50]),
         ("reached", 2.5, "reached", 400, 400, FALLING),
         ("stopped_early", 2.5, "early stop", 400, 300, FALLING),
         ("overfitted", 2.5, "early stop", 400, 150, FALLING),
@@ -56,7 +48,6 @@ def only(events: list[Event], kind: type[Any]) -> list[Any]:
         ("too_short", 5.9, "done", 2, 2, FALLING[:2]),
         ("too_short", 3.0, "done", 199, 199, FALLING),
         ("nothing_learned", 3.5, "done", 400, 400, FALLING),
-        ("diverged", 3.5, "done", 400, 100, RISING),
         ("diverged", 2.5, "early stop", 400, 100, RISING),
         ("diverged", 2.5, "done", 400, 100, np.concatenate((FALLING[:200], np.full(200, np.nan)))),
     ],
@@ -132,18 +123,6 @@ def test_without_a_held_out_part(start: Start) -> None:
     assert verdict.command.startswith("jumok generate ")
 
 
-def test_losses_that_are_not_finite(start: Start) -> None:
-    """The error says what to do; the log says how the run ended."""
-    trainer, events = start(steps=20, sample_tokens=0), []
-    with torch.no_grad():
-        trainer.model.token_embedding.weight.fill_(math.nan)
-    with pytest.raises(TrainingError, match="not finite in 3 steps in a row"):
-        events.extend(trainer.run())
-    assert [event.kind for event in only(events, Verdict)] == ["diverged"]
-    assert "--learning-rate" in only(events, Verdict)[0].command
-    assert [line["kind"] for line in trainer.folder.logs.metrics() if line["event"] == "verdict"] == ["diverged"]
-
-
 def test_an_interrupted_run_has_none(start: Start) -> None:
     trainer, events = start(), []
     for event in trainer.run():
@@ -157,11 +136,7 @@ def test_an_alarm_does_not_say_it_again(start: Start, monkeypatch: pytest.Monkey
     monkeypatch.setattr("jumok.training.alarms.FEWEST_STEPS", 5)
     events = list(start(steps=8, eval_every=8).run())
     assert only(events, Verdict)
-    assert "worse_than_baseline" not in [line["kind"] for line in _logged(events, "Alarm")]
-
-
-def _logged(events: list[Event], kind: str) -> list[dict[str, Any]]:
-    return [vars(event) for event in events if type(event).__name__ == kind]
+    assert "worse_than_baseline" not in [alarm.kind for alarm in only(events, Alarm)]
 
 
 # --- the parameters that are kept -------------------------------------------------------------------------------------
@@ -206,10 +181,9 @@ def test_the_last_parameters_can_be_kept(poem: Callable[..., list[Event]], tmp_p
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("keep", ["best", "last"])
-def test_a_resumed_run_keeps_the_same_and_says_the_same(keep: str, story_text: Text, tmp_path: Path) -> None:
-    whole = list(tiny_run(tmp_path / "whole", story_text, keep=keep).run())
-    broken = tiny_run(tmp_path / "broken", story_text, keep=keep)
+def test_a_resumed_run_keeps_the_same_and_says_the_same(story_text: Text, tmp_path: Path) -> None:
+    whole = list(tiny_run(tmp_path / "whole", story_text, keep="last").run())
+    broken = tiny_run(tmp_path / "broken", story_text, keep="last")
     for event in broken.run():
         if isinstance(event, Eval):
             broken.request_stop()
@@ -269,11 +243,9 @@ def test_a_figure_within_its_noise_is_not_better() -> None:
 
 def test_a_stage_that_keeps_the_last_is_compared_with_its_begin(start: Callable[..., Trainer], tmp_path: Path) -> None:
     """Each validation that was worse than the parameters before was called the best so far."""
-    for _ in start(steps=8).run():
-        pass
+    list(start(steps=8).run())
     harm = {"steps": 4, "keep": "last", "learning_rate": 0.5, "matrix_learning_rate": 0.5}
-    again = harm
-    events = list(Trainer.resume(tmp_path / "run", **again, device="cpu").run())
+    events = list(Trainer.resume(tmp_path / "run", **harm, device="cpu").run())
     best = [event.best for event in events if isinstance(event, Eval)]
     assert len(best) > 1
     assert not any(best)
