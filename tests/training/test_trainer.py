@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import errno
+import gc
 import json
 import math
 import os
 import stat
 import time
+import weakref
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -235,6 +237,26 @@ def test_a_picture_that_cannot_be_drawn_is_told_once(
     ]
     assert isinstance(events[-1], Finish)
     assert trainer.folder.read_config()["finished"] == {"step": 8, "reason": "done"}
+
+
+def test_a_picture_is_not_kept_in_memory(start: Start, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A figure refers to itself, so 2 MB stayed with each picture until the collector searched everything."""
+    kept: list[weakref.ref[Any]] = []
+
+    def draw(events: Any, path: Path, **options: Any) -> None:
+        class Figure:
+            pass
+
+        figure: Any = Figure()
+        figure.canvas = figure
+        kept.append(weakref.ref(figure))
+        assert all(older() is None for older in kept[:-1])
+
+    monkeypatch.setattr(pictures, "draw_loss", draw)
+    monkeypatch.setattr(pictures, "DRAW_EVERY", 0.0)
+    list(start().run())
+    assert len(kept) > 2
+    assert gc.isenabled()
 
 
 # --- rates and ends ---

@@ -9,22 +9,22 @@ line, TOML files, the arguments of `jumok.train` and config.json are derived fro
 from __future__ import annotations
 
 from jumok.config._bert import BERTConfig, EncoderFamily, Head
-from jumok.config._checks import require_choice, require_range, require_type
 from jumok.config._encoder_decoder import SPECIAL_IDS, EncoderDecoderConfig
 from jumok.config._fields import (
     field_choices,
     field_types,
     fields_that_may_change,
     from_dict,
+    require_choice,
+    require_range,
     require_setting,
+    require_type,
     to_dict,
     validate,
 )
-from jumok.config._generation import GenerationRules
-from jumok.config._gpt import ACTIVATIONS, GPTConfig, RungConfig
-from jumok.config._model import Activation, BlockConfig, Frame, ModelConfig, PoolingKind
+from jumok.config._gpt import ACTIVATIONS, GPTConfig, RopeScaling, RungConfig
+from jumok.config._model import Activation, BlockConfig, Frame, GenerationRules, ModelConfig, PoolingKind
 from jumok.config._resolve import SIZES, default_cases, named_settings, other_task, resolve
-from jumok.config._rope_scaling import RopeScaling
 from jumok.config._size import (
     count_blocks,
     count_cached,

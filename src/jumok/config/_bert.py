@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from jumok.config._checks import require_id
-from jumok.config._fields import setting
+from jumok.config._fields import require_id, setting
 from jumok.config._model import (
     LARGEST_DEPTH,
     LARGEST_EPSILON,

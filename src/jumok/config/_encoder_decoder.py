@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from jumok.config._checks import require_id
-from jumok.config._fields import setting
-from jumok.config._generation import GenerationRules, read_rules
+from jumok.config._fields import require_id, setting
 from jumok.config._model import (
     LARGEST_DEPTH,
     MOST_DROPOUT,
     Activation,
     BlockConfig,
+    GenerationRules,
     ModelConfig,
+    read_rules,
     require_whole_heads,
     size_of,
 )

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from jumok.config._checks import nearest_multiples, require_id
-from jumok.config._fields import setting, validate
+from jumok.config._fields import nearest_multiples, require_id, require_range, setting, validate
 from jumok.errors import ConfigError
 
 # Upper limits; larger values come from a typing error or a damaged file. `jumok.models.build` checks the memory.
@@ -91,6 +90,26 @@ class Frame:
 
 
 @dataclass(frozen=True, kw_only=True)
+class GenerationRules:
+    """Which ids a model does not generate, named as in `transformers`.
+
+    Raises:
+        ConfigError: a value has a wrong type, or is negative.
+    """
+
+    bad_words_ids: tuple[tuple[int, ...], ...] = setting((), "sequences of ids, none of which is ever completed", 0)
+    suppress_tokens: tuple[int, ...] = setting((), "ids that are never generated", 0)
+    begin_suppress_tokens: tuple[int, ...] = setting((), "ids that are not generated first", 0)
+    min_length: int = setting(0, "fewest ids of a text, its beginning included, before an id may end it", 0)
+    min_new_tokens: int = setting(0, "fewest generated ids before an id may end a text", 0)
+
+    def __post_init__(self) -> None:
+        validate(self)
+        for word in self.bad_words_ids:
+            require_range("the length of a sequence in bad_words_ids", len(word), 1)
+
+
+@dataclass(frozen=True, kw_only=True)
 class ModelConfig:
     """The fields of all models. The `help` of each field describes it.
 
@@ -140,3 +159,18 @@ def require_distinct_labels(labels: tuple[str, ...]) -> None:
         raise ConfigError(
             "labels={labels} names a class twice; give each class a name of its own.", labels=list(labels)
         )
+
+
+def read_rules(config: ModelConfig, rules: GenerationRules | None) -> None:
+    """Check the rules of a model against its vocabulary; rules that forbid nothing become None.
+
+    Raises:
+        ConfigError: an id is not in the vocabulary.
+    """
+    if rules is None:
+        return
+    words = (one for word in rules.bad_words_ids for one in word)
+    for one in {*rules.suppress_tokens, *rules.begin_suppress_tokens, *words}:
+        require_id("an id in generation", one, config.vocab_size)
+    if rules == GenerationRules():
+        object.__setattr__(config, "generation", None)

@@ -6,8 +6,7 @@ from collections.abc import Collection, Container, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from jumok.config._checks import require_choice
-from jumok.config._fields import field_types, from_dict, to_dict, unknown_setting
+from jumok.config._fields import field_types, from_dict, require_choice, to_dict, unknown_setting
 from jumok.config._gpt import GPTConfig
 from jumok.config._model import ModelConfig
 from jumok.config._tasks import TASK_CONFIGS, Defaults, TaskConfig

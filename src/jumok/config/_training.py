@@ -7,8 +7,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, Self
 
-from jumok.config._checks import require_choice, require_type
-from jumok.config._fields import field_types, from_dict, setting, to_dict, unknown_setting, validate
+from jumok.config._fields import (
+    field_types,
+    from_dict,
+    require_choice,
+    require_type,
+    setting,
+    to_dict,
+    unknown_setting,
+    validate,
+)
 from jumok.config._tasks import TASK_CONFIGS, Defaults, LMConfig, TaskConfig
 from jumok.errors import ConfigError
 

@@ -7,11 +7,9 @@ import typing
 from dataclasses import dataclass
 from typing import Literal
 
-from jumok.config._checks import nearest_multiples, require_range
-from jumok.config._fields import setting
-from jumok.config._gpt import GPTConfig
+from jumok.config._fields import nearest_multiples, require_range, setting
+from jumok.config._gpt import NEEDED, GPTConfig, RopeScaling
 from jumok.config._model import BlockConfig
-from jumok.config._rope_scaling import NEEDED, RopeScaling
 from jumok.errors import ConfigError
 
 Architecture = Literal["Llama", "Qwen2", "Qwen3", "Mistral", "GPTNeoX"]
