@@ -24,6 +24,7 @@ from jumok.config import (
     GPTConfig,
     MLMConfig,
     ModelConfig,
+    RopeScaling,
     Seq2SeqConfig,
     TrainConfig,
     default_cases,
@@ -378,3 +379,8 @@ def test_the_blog_configuration_by_hand() -> None:
     block = qkv + out + mlp + norms
     everything = 2 * 3000 * 256 + 256 * 256 + 6 * block + 2 * 256  # two embeddings, positions, blocks, last norm
     assert GPT(c).parameter_count() == everything
+
+
+def test_frequencies_of_rotary_positions_are_in_order() -> None:
+    with pytest.raises(ConfigError, match=r"low_freq_factor=4\.0 and high_freq_factor=1\.0; the first must be less"):
+        RopeScaling(kind="llama3", factor=2.0, original_context=16, low_freq_factor=4.0, high_freq_factor=1.0)
