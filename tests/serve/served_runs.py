@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import socket
 import threading
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
@@ -32,6 +33,14 @@ def random_model(config: Any, text: str, special: Sequence[str], *, seed: int, *
             nn.init.normal_(parameter, std=0.4)
     model.tokenizer = tokenizer
     return model
+
+
+def until(condition: Callable[[], object], seconds: float = 60) -> None:
+    """Wait until condition() is true."""
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.01)
 
 
 class Answer(NamedTuple):

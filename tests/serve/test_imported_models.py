@@ -16,7 +16,6 @@ from torch import nn
 import jumok
 from jumok.config import EncoderDecoderConfig, GPTConfig
 from jumok.inference.answer import answer
-from jumok.inference.generate import generate
 from jumok.models import build
 from jumok.models.gpt import GPT
 from jumok.runs.load import load
@@ -181,15 +180,6 @@ def test_prompts_of_one_request_draw_other_numbers(post: Callable[..., Any], see
     first, again = ([choice["text"] for choice in post("/v1/completions", **body)["choices"]] for _ in range(2))
     assert len(set(first)) == 8
     assert (first == again) is (seed is not None)
-
-
-@pytest.mark.parametrize("seed", [None, 7])
-def test_prompts_of_one_call_draw_other_numbers(runs: dict[str, Any], seed: int | None) -> None:
-    four = generate(runs["plain"], ["나는"] * 4, tokens=20, temperature=2, seed=seed, samples=2)
-    assert len({one.ids for samples in four for one in samples}) == 8
-    if seed is not None:
-        assert four[:2] == generate(runs["plain"], ["나는"] * 2, tokens=20, temperature=2, seed=seed, samples=2)
-        assert four[0][:1] == generate(runs["plain"], "나는", tokens=20, temperature=2, seed=seed)
 
 
 # --- log-probabilities ------------------------------------------------------------------------------------------------

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 import tracemalloc
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
-from served_runs import Running, answer_on, closed_by_server, echo, running
+from served_runs import Running, answer_on, closed_by_server, echo, running, until
 from starlette.types import Message, Receive, Scope, Send
 
 from jumok.errors import JumokError
@@ -21,12 +20,6 @@ from jumok.serve.middleware import BodyLimit
 @pytest.fixture(scope="module")
 def server() -> Iterator[Running]:
     with running(max_body=1000, read_timeout=20) as server:
-        yield server
-
-
-@pytest.fixture(scope="module")
-def hasty() -> Iterator[Running]:
-    with running(max_body=1000, read_timeout=0.2) as server:
         yield server
 
 
@@ -81,8 +74,8 @@ def test_the_rest_of_a_large_body_is_not_kept() -> None:
     assert sent[0]["status"] == 413
 
 
-def test_a_slow_body_ends_with_408(hasty: Running) -> None:
-    with hasty.connect() as connection:
+def test_a_slow_body_ends_with_408() -> None:
+    with running(max_body=1000, read_timeout=0.2) as hasty, hasty.connect() as connection:
         connection.sendall(b"POST / HTTP/1.1\r\nhost: localhost\r\ncontent-length: 100\r\n\r\n{")
         answer = answer_on(connection)
         assert (answer.status, answer.error["code"]) == (408, "timeout")
@@ -95,14 +88,6 @@ def test_a_client_that_leaves_within_its_body_is_no_error(server: Running, caplo
             connection.sendall(b"POST / HTTP/1.1\r\nhost: localhost\r\ncontent-length: 100\r\n\r\n{")
         until(lambda: "POST / - " in caplog.text)
     assert {record.levelname for record in caplog.records} == {"INFO"}
-
-
-def until(condition: Callable[[], object], seconds: float = 60) -> None:
-    """Wait until condition() is true."""
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.01)
 
 
 # --- headers and connections ---
@@ -247,17 +232,6 @@ def test_a_line_for_each_request(server: Running, caplog: pytest.LogCaptureFixtu
     assert "secret" not in first
     assert "prompt" not in first
     assert len(second) < 250
-
-
-async def counting(scope: Scope, receive: Receive, send: Send) -> None:
-    scope["state"]["tokens"] = 12
-    await echo(scope, receive, send)
-
-
-def test_the_line_has_the_tokens(caplog: pytest.LogCaptureFixture) -> None:
-    with running(counting) as server, caplog.at_level(logging.INFO):
-        server.ask()
-        until(lambda: caplog.text.rstrip().endswith(" s 12 tokens"))
 
 
 def test_requests_are_counted_by_their_route() -> None:

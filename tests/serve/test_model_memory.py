@@ -52,12 +52,10 @@ def translator() -> Any:
 
 
 FOLDERS: dict[str, Callable[[Path], Path]] = {
-    "run": lambda folder: run(folder, gpt()),
     "classic": lambda folder: run(folder, gpt(family="classic", tie_embeddings=False)),
     "seq2seq": lambda folder: run(folder, translator()),
     "bfloat16": lambda folder: stored(folder, torch.bfloat16),
     "float16-bin": lambda folder: stored(folder, torch.float16, "bin"),
-    "float64": lambda folder: stored(folder, torch.float64),
     "shards": lambda folder: stored(folder, torch.bfloat16, "shards"),
     "classifier": lambda folder: stored(folder, torch.bfloat16, labels=("a", "b")),
 }
@@ -109,7 +107,6 @@ def models(request: pytest.FixtureRequest, other: Path) -> Iterator[Callable[...
     ("kind", "quantize", "backend"),
     [
         *((kind, None, backend) for kind in FOLDERS for backend in ("native", "torch")),
-        ("run", "int8", "native"),
         ("bfloat16", "int8", "native"),
     ],
     indirect=["backend"],
@@ -131,7 +128,7 @@ def test_the_memory_of_a_model_is_foretold(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["bfloat16", "float16-bin", "shards"])
+@pytest.mark.parametrize("kind", ["float16-bin", "shards"])
 def test_narrow_files_do_not_exceed_the_memory_for_models(
     kind: str, models: Callable[..., ServedModels], tmp_path: Path
 ) -> None:

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
-from fastapi import APIRouter, FastAPI, Request
+from fastapi import APIRouter, FastAPI
 from fastapi.responses import PlainTextResponse, Response
 
 from jumok.serve import chat, completions, task_endpoints
 from jumok.serve.desk.routes import desk_routes
 from jumok.serve.errors import add_handlers
 from jumok.serve.metrics import CONTENT_TYPE, Metrics
-from jumok.serve.middleware import OWN, language_of
+from jumok.serve.middleware import OWN
 from jumok.serve.page import page_endpoint
-from jumok.serve.replies import CancellableResponse, Reply, Threads, to_json
+from jumok.serve.replies import CancellableResponse, Reply, Threads, json_response
 from jumok.serve.run_folders import RunFolders
 from jumok.serve.schemas import (
     AttentionBody,
@@ -36,7 +35,7 @@ from jumok.serve.text_responses import copies, send_texts, service_of
 from jumok.version import __version__
 
 B = TypeVar("B", bound=ModelBody)
-HTML = b"text/html; charset=utf-8"
+JSON, HTML = b"application/json", b"text/html; charset=utf-8"
 PROMPTS = 8  # requests whose prompts are encoded at a time
 ERRORS: dict[int | str, dict[str, Any]] = {"4XX": {"model": ErrorBody}, "5XX": {"model": ErrorBody}}
 STREAM: dict[int | str, dict[str, Any]] = {200: {"content": {"application/json": {}, "text/event-stream": {}}}}
@@ -63,20 +62,23 @@ def create_app(
         router.add_api_route(path, endpoint, methods=["GET"], response_model=None)
     for path, write_endpoint in (("/v1/completions", api.complete), ("/v1/chat/completions", api.chat)):
         router.add_api_route(path, write_endpoint, methods=["POST"], response_model=None, responses=STREAM)
-    for path, read_endpoint in (
-        ("/v1/embeddings", api.embed),
-        ("/v1/classify", api.classify),
-        ("/v1/fill-mask", api.fill_mask),
-        ("/v1/tokenize", api.tokenize),
-        ("/v1/attention", api.attention),
-    ):
-        router.add_api_route(path, read_endpoint, methods=["POST"], response_model=None)
+    readers: dict[str, Callable[..., Awaitable[Response]]] = {
+        "embeddings": api.reader(task_endpoints.embed, EmbeddingBody),
+        "classify": api.reader(task_endpoints.classify, ClassifyBody),
+        "fill-mask": api.reader(task_endpoints.fill, FillMaskBody),
+        "tokenize": api.reader(task_endpoints.tokenize, TokenizeBody),
+        "attention": api.reader(task_endpoints.attention, AttentionBody),
+    }
+    for name, read_endpoint in readers.items():
+        router.add_api_route(f"/v1/{name}", read_endpoint, name=name, methods=["POST"], response_model=None)
     app.include_router(router)
     if folders is not None:
         own = APIRouter(prefix=OWN.rstrip("/"))  # serves the page of this version
-        own.add_api_route("/view", api.view, methods=["POST"], response_model=None)
+        view = api.reader(task_endpoints.view_page, PageBody, HTML)
+        own.add_api_route("/view", view, methods=["POST"], response_model=None)
         if settings.share:
-            own.add_api_route("/share", api.share, methods=["POST"], response_model=None)
+            share = api.reader(task_endpoints.share_page, ModelBody, HTML)
+            own.add_api_route("/share", share, methods=["POST"], response_model=None)
         app.include_router(own, include_in_schema=False)
         app.include_router(desk_routes(folders, settings), include_in_schema=False)
         page = page_endpoint(settings)
@@ -96,15 +98,15 @@ class Endpoints:
     async def list_models(self) -> Response:
         """List all models, loaded or not."""
         found = await self._prompts.run(lambda: [self._about(name) for name in self._models.names()])
-        return _json(to_json({"object": "list", "data": found}))
+        return json_response({"object": "list", "data": found})
 
     async def one_model(self, name: str) -> Response:
         """Describe a model."""
-        return _json(to_json(self._about(name)))
+        return json_response(self._about(name))
 
     async def health(self) -> Response:
         """Tell that the server answers."""
-        return _json('{"status":"ok"}')
+        return json_response({"status": "ok"})
 
     async def figures(self) -> Response:
         """Return the figures for Prometheus."""
@@ -140,52 +142,22 @@ class Endpoints:
 
         return CancellableResponse(make, self._settings.timeout)
 
-    async def embed(self, body: EmbeddingBody) -> Response:
-        """Return the vector of each text."""
-        return self._read(task_endpoints.embed, body)
+    def reader(
+        self, function: Callable[[ServedModel, B, ServeSettings], str], kind: type[B], media_type: bytes = JSON
+    ) -> Callable[[B], Awaitable[Response]]:
+        """Return the endpoint of a function that runs a model once. kind: of its bodies."""
 
-    async def classify(self, body: ClassifyBody) -> Response:
-        """Return the class of each text."""
-        return self._read(task_endpoints.classify, body)
+        async def endpoint(body: B) -> Response:
+            async def make(reply: Reply) -> None:
+                async with self._models.get(body.model) as served:
+                    found = await self._alone.run(lambda: function(served, body, self._settings))
+                    await reply.whole(found, media_type)
 
-    async def fill_mask(self, body: FillMaskBody) -> Response:
-        """Fill the masks of a text."""
-        return self._read(task_endpoints.fill, body)
+            return CancellableResponse(make, self._settings.timeout)
 
-    async def tokenize(self, body: TokenizeBody) -> Response:
-        """Return the ids of a text."""
-        return self._read(task_endpoints.tokenize, body)
-
-    async def attention(self, body: AttentionBody) -> Response:
-        """Return a trace of what a model computes on a text."""
-        return self._read(task_endpoints.attention, body)
-
-    async def view(self, body: PageBody, request: Request) -> Response:
-        """Return the page of the viewer for a text."""
-        language = language_of(request.scope)
-        return self._read(partial(task_endpoints.view_page, language=language), body, HTML)
-
-    async def share(self, body: ModelBody, request: Request) -> Response:
-        """Return a page that holds the model."""
-        language = language_of(request.scope)
-        return self._read(partial(task_endpoints.share_page, language=language), body, HTML)
-
-    def _read(
-        self, function: Callable[[ServedModel, B, ServeSettings], str], body: B, media_type: bytes = b"application/json"
-    ) -> Response:
-        """Return the response of a function that runs a model once."""
-
-        async def make(reply: Reply) -> None:
-            async with self._models.get(body.model) as served:
-                found = await self._alone.run(lambda: function(served, body, self._settings))
-                await reply.whole(found, media_type)
-
-        return CancellableResponse(make, self._settings.timeout)
+        endpoint.__annotations__["body"] = kind  # from which FastAPI knows how to read it
+        return endpoint
 
     def _about(self, name: str) -> dict[str, Any]:
         created, task = self._models.created(name), self._models.task(name)
         return {"id": name, "object": "model", "created": created, "owned_by": "jumok", "task": task}
-
-
-def _json(content: str) -> Response:
-    return Response(content, media_type="application/json")

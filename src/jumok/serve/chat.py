@@ -36,11 +36,12 @@ from jumok.serve.served_models import ServedModel
 from jumok.serve.settings import ServeSettings
 from jumok.serve.text_responses import (
     ResponseForm,
-    TokenNames,
+    likeliest,
     log_probability,
     require_short,
     require_tokens,
     sampling_of,
+    token_name,
 )
 
 ROLES = {"system": "system", "developer": "system", "user": "user", "assistant": "assistant"}  # as they are written
@@ -111,7 +112,7 @@ class ChatForm(ResponseForm):
     def __init__(self, served: ServedModel, body: ChatBody, request: Request) -> None:
         read = request.prompt if request.source is None else request.source
         super().__init__(served, "chatcmpl", ("chat.completion", "chat.completion.chunk"), len(read), body.n)
-        self._names = TokenNames(require_tokenizer(served.model))
+        self._tokenizer = require_tokenizer(served.model)
         self._body = body
         # An answer in a transcript begins with white space, which is dropped; only transcripts have stop strings here.
         self._blank = [bool(request.stop)] * body.n
@@ -157,11 +158,13 @@ class ChatForm(ResponseForm):
         content = [
             {
                 **self._token(one.id, log_probability(one)),
-                "top_logprobs": [self._token(token, value) for token, value in self._names.likeliest(one)],
+                "top_logprobs": [self._token(token, value) for token, value in likeliest(one)],
             }
             for one in event.drawn
         ]
         return {"content": content, "refusal": None}
 
     def _token(self, token: int, value: float | None) -> dict[str, Any]:
-        return {"token": self._names.name(token), "logprob": value, "bytes": self._names.bytes(token)}
+        spelled = self._tokenizer.bytes_of([token])
+        name, octets = token_name(self._tokenizer, token), None if spelled is None else list(spelled[0])
+        return {"token": name, "logprob": value, "bytes": octets}

@@ -18,12 +18,13 @@ from jumok.serve.served_models import ServedModel
 from jumok.serve.settings import ServeSettings
 from jumok.serve.text_responses import (
     ResponseForm,
-    TokenNames,
     copies,
+    likeliest,
     log_probability,
     require_short,
     require_tokens,
     sampling_of,
+    token_name,
 )
 from jumok.tokenizers import Tokenizer
 
@@ -108,12 +109,10 @@ class CompletionForm(ResponseForm):
     def __init__(self, served: ServedModel, body: CompletionBody, prompts: Sequence[Prompt]) -> None:
         read, kind = sum(len(one.ids) for one in prompts), "text_completion"
         super().__init__(served, "cmpl", (kind, kind), read, len(prompts) * body.n)
-        tokenizer = require_tokenizer(served.model)
-        self._body = body
+        self._body, self._tokenizer = body, require_tokenizer(served.model)
         self._prompts = [prompt for prompt in prompts for _ in range(body.n)]
-        self._names = TokenNames(tokenizer)
         # The tokens after a prompt that is not echoed read as in the middle of a text, as in `TextDecoder`.
-        self._decoders = [stream_after(tokenizer, () if body.echo else one.ids) for one in self._prompts]
+        self._decoders = [stream_after(self._tokenizer, () if body.echo else one.ids) for one in self._prompts]
         self._hidden = [one.before if body.echo else 0 for one in self._prompts]  # tokens that are not text
         self._ends = [0] * len(self._prompts)  # characters that are complete
 
@@ -156,7 +155,7 @@ class CompletionForm(ResponseForm):
             else:
                 self._ends[number] += len(self._decoders[number].push(one.id))
         return {
-            "tokens": [self._names.name(one.id) for one in event.drawn],
+            "tokens": [token_name(self._tokenizer, one.id) for one in event.drawn],
             "token_logprobs": [log_probability(one) for one in event.drawn],
             "top_logprobs": [self._top(one) for one in event.drawn],
             "text_offset": offsets,
@@ -167,6 +166,6 @@ class CompletionForm(ResponseForm):
         if own is None:
             return None  # the first token of a text
         found: dict[str, float] = {}
-        for token, value in [*self._names.likeliest(drawn), (drawn.id, own)]:
-            found.setdefault(self._names.name(token), value)
+        for token, value in [*likeliest(drawn), (drawn.id, own)]:
+            found.setdefault(token_name(self._tokenizer, token), value)
         return found

@@ -82,9 +82,6 @@ def api_error(error: BaseException) -> APIError:
         case Overloaded():
             headers = {"Retry-After": RETRY_AFTER}
             return APIError(str(error), status=429, code="overloaded", headers=headers)
-        case UnicodeEncodeError():
-            half = f"U+{ord(error.object[error.start]):04X}"
-            return APIError(f"the request has {half}, half of a surrogate pair, which is not text.")
         case RunError():  # its message names files of the server
             log.error("%s", error)
             return APIError("the model cannot be loaded; the log of the server says why.", status=500, param="model")
@@ -126,7 +123,7 @@ def validation_error(error: RequestValidationError) -> APIError:
         return APIError(f"{path} should not be empty.", param=param)
     if first["type"] in ("model_attributes_type", "model_type"):
         return APIError(f"{path} should be an object.", param=param)
-    wrong = first["msg"].removeprefix("Input ")
+    wrong = first["msg"].partition(" ")[2]  # after the kind of thing that it is, such as "Input" or "List"
     given = reprlib.repr(first["input"])
     return APIError(f"{path} {wrong}, and it is {given}.", param=param)
 

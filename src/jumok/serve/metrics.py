@@ -24,30 +24,15 @@ class Metrics:
     """
 
     def __init__(self, counts: Callable[[], Mapping[str, Counts]] = dict) -> None:
-        self._registry = CollectorRegistry()
-        self._requests = Counter(
-            "jumok_requests", "Requests that were answered.", ["path", "status"], registry=self._registry
-        )
-        self._seconds = Histogram(
-            "jumok_request_seconds",
-            "Time until the last byte of an answer.",
-            ["path"],
-            buckets=REQUEST_BUCKETS,
-            registry=self._registry,
-        )
-        self._first = Histogram(
-            "jumok_first_token_seconds",
-            "Time from a request to its first token.",
-            buckets=TOKEN_BUCKETS,
-            registry=self._registry,
-        )
-        self._between = Histogram(
-            "jumok_between_tokens_seconds",
-            "Time between two tokens of a text.",
-            buckets=TOKEN_BUCKETS,
-            registry=self._registry,
-        )
-        self._registry.register(_Texts(counts))
+        self._registry = registry = CollectorRegistry()
+        requests, whole = "Requests that were answered.", "Time until the last byte of an answer."
+        first, between = "Time from a request to its first token.", "Time between two tokens of a text."
+        buckets = TOKEN_BUCKETS
+        self._requests = Counter("jumok_requests", requests, ["path", "status"], registry=registry)
+        self._seconds = Histogram("jumok_request_seconds", whole, ["path"], buckets=REQUEST_BUCKETS, registry=registry)
+        self._first = Histogram("jumok_first_token_seconds", first, buckets=buckets, registry=registry)
+        self._between = Histogram("jumok_between_tokens_seconds", between, buckets=buckets, registry=registry)
+        registry.register(_Texts(counts))
 
     def request(self, path: str, status: int, seconds: float) -> None:
         """Count a request. path: the path of its route, not what the client wrote: each path becomes a time series."""
@@ -80,21 +65,15 @@ class _Texts(Collector):
     def collect(self) -> Iterator[Metric]:
         """Yield one family for each count, with the name of the model as a label."""
         counts = dict(self._counts())
-        gauges = {"running": "Texts that are being written.", "waiting": "Texts that wait for a slot."}
-        totals = {
-            "finished": "Texts that ended.",
-            "written": "Tokens that were written.",
-            "read": "Tokens of prompts that were read.",
-            "reused": "Tokens of prompts whose keys and values were there already.",
-        }
-        for name, help_text in gauges.items():
-            gauge = GaugeMetricFamily(f"jumok_texts_{name}", help_text, labels=["model"])
+        for kind, unit, name, help_text in (
+            (GaugeMetricFamily, "texts", "running", "Texts that are being written."),
+            (GaugeMetricFamily, "texts", "waiting", "Texts that wait for a slot."),
+            (CounterMetricFamily, "texts", "finished", "Texts that ended."),
+            (CounterMetricFamily, "tokens", "written", "Tokens that were written."),
+            (CounterMetricFamily, "tokens", "read", "Tokens of prompts that were read."),
+            (CounterMetricFamily, "tokens", "reused", "Tokens of prompts whose keys and values were there already."),
+        ):
+            family = kind(f"jumok_{unit}_{name}", help_text, labels=["model"])
             for model, count in counts.items():
-                gauge.add_metric([model], getattr(count, name))
-            yield gauge
-        for name, help_text in totals.items():
-            unit = "texts" if name == "finished" else "tokens"
-            total = CounterMetricFamily(f"jumok_{unit}_{name}", help_text, labels=["model"])
-            for model, count in counts.items():
-                total.add_metric([model], getattr(count, name))
-            yield total
+                family.add_metric([model], getattr(count, name))
+            yield family

@@ -36,6 +36,11 @@ def to_json(value: object) -> str:
     return _LINE_ENDS.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
+def json_response(value: object) -> Response:
+    """Return the response with a value as JSON."""
+    return Response(to_json(value), media_type="application/json")
+
+
 class Reply:
     """Sends a response: all of it, or a stream of events.
 

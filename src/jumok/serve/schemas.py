@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, PlainValidator, WithJsonSchema, model_validator
-from pydantic_core import PydanticCustomError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from jumok.config import SIZES
 from jumok.serve.errors import APIError
@@ -28,58 +27,29 @@ IGNORED = frozenset(
 )  # fmt: skip
 
 
-def _wrong(message: str) -> PydanticCustomError:
-    return PydanticCustomError("value", message)
+def _several(value: object) -> object:
+    """Return a single text, or the ids of one, in a list."""
+    is_ids = isinstance(value, list) and bool(value) and all(type(one) is int for one in value)
+    return [value] if is_ids or isinstance(value, str) else value
 
 
-def _is_ids(value: object) -> bool:
-    return isinstance(value, list) and all(type(one) is int for one in value)
-
-
-def _texts(value: object) -> list[str | list[int]]:
-    """Return texts, or ids of texts, as a list; a single one may be given without a list."""
-    if isinstance(value, str):
-        return [value]
-    if isinstance(value, list) and value:
-        if _is_ids(value):
-            return [value]
-        if all(isinstance(one, str) for one in value) or all(map(_is_ids, value)):
-            return value
-    raise _wrong("should be a string, a list of strings, a list of token ids, or a list of lists of token ids")
-
-
-def _strings(value: object) -> list[str]:
-    if isinstance(value, str):
-        return [value]
-    if isinstance(value, list) and value and all(isinstance(one, str) for one in value):
-        return value
-    raise _wrong("should be a string or a list of strings")
-
-
-def _stops(value: object) -> tuple[str, ...]:
-    stops = [value] if isinstance(value, str) else value
-    if not isinstance(stops, list) or not all(isinstance(one, str) for one in stops):
-        raise _wrong("should be a string or a list of strings")
-    if len(stops) > MOST_STOPS:
-        raise _wrong(f"should have at most {MOST_STOPS} strings")
-    if not all(0 < len(one) <= LONGEST_STOP for one in stops):
-        raise _wrong(f"should have strings of 1 to {LONGEST_STOP:,} characters")
-    return tuple(stops)
-
-
-_STRING = {"type": "string"}
-_STRINGS = {"anyOf": [_STRING, {"type": "array", "items": _STRING}]}
-_IDS = {"type": "array", "items": {"type": "integer"}}
-_TEXTS = {"anyOf": [*_STRINGS["anyOf"], _IDS, {"type": "array", "items": _IDS}]}
-
-Texts = Annotated[list[str | list[int]], PlainValidator(_texts), WithJsonSchema(_TEXTS)]
-Strings = Annotated[list[str], PlainValidator(_strings), WithJsonSchema(_STRINGS)]
-Stops = Annotated[tuple[str, ...], PlainValidator(_stops), WithJsonSchema(_STRINGS)]
+Texts = Annotated[
+    list[str] | list[list[int]],
+    Field(min_length=1),
+    BeforeValidator(_several, json_schema_input_type=str | list[str] | list[int] | list[list[int]]),
+]
+Strings = Annotated[list[str], BeforeValidator(_several, json_schema_input_type=str | list[str])]
+Stop = Annotated[str, Field(min_length=1, max_length=LONGEST_STOP)]
+Stops = Annotated[
+    list[Stop], Field(max_length=MOST_STOPS), BeforeValidator(_several, json_schema_input_type=Stop | list[Stop])
+]
 Seed = Annotated[int, Field(ge=-(2**63), lt=2**63)]
 
 
 class BodyPart(BaseModel):
     """An object in the body of a request. `null` is the same as leaving a parameter out, at every depth."""
+
+    model_config = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
 
     @model_validator(mode="before")
     @classmethod
@@ -94,7 +64,6 @@ class ModelBody(BodyPart):
         refused: parameters of OpenAI that this server does not have, and why. Values that ask for nothing are accepted.
     """
 
-    model_config = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
     refused: ClassVar[dict[str, str]] = {}
 
     model: str
@@ -115,8 +84,6 @@ class ModelBody(BodyPart):
 class StreamOptions(BodyPart):
     """`stream_options`. include_obfuscation: is accepted; nothing is added to hide the lengths of the pieces."""
 
-    model_config = ConfigDict(strict=True, extra="forbid")
-
     include_usage: bool = False
     include_obfuscation: bool = False
 
@@ -131,7 +98,7 @@ class TextBody(ModelBody):
     n: int = Field(1, ge=1, le=MOST_CHOICES)
     stream: bool = False
     stream_options: StreamOptions = StreamOptions()
-    stop: Stops = ()
+    stop: Stops = []
     seed: Seed | None = None
     temperature: float = Field(1.0, ge=0, le=2)
     top_p: float = Field(1.0, gt=0, le=1)
@@ -187,7 +154,7 @@ class CompletionBody(TextBody):
 class TextPart(BodyPart):
     """A part of a message. Only text is read."""
 
-    model_config = ConfigDict(strict=True)
+    model_config = ConfigDict(extra="ignore")
 
     type: Literal["text"]
     text: str
@@ -196,7 +163,7 @@ class TextPart(BodyPart):
 class Message(BodyPart):
     """A message of a chat. Other fields, such as `name`, are ignored."""
 
-    model_config = ConfigDict(strict=True)
+    model_config = ConfigDict(extra="ignore")
 
     role: Literal["system", "developer", "user", "assistant"]
     content: str | list[TextPart] = ""
@@ -209,8 +176,6 @@ class Message(BodyPart):
 
 class ResponseFormat(BodyPart):
     """`response_format`: text is the only one."""
-
-    model_config = ConfigDict(strict=True, extra="forbid")
 
     type: Literal["text"]
 
@@ -270,7 +235,7 @@ class EmbeddingBody(ModelBody):
 class ClassifyBody(ModelBody):
     """`POST /v1/classify`: the class of each text."""
 
-    input: Annotated[Strings, Field(max_length=MOST_INPUTS)]
+    input: Annotated[Strings, Field(min_length=1, max_length=MOST_INPUTS)]
 
 
 class FillMaskBody(ModelBody):
@@ -317,8 +282,6 @@ class PageBody(ModelBody):
 
 class NameBody(BodyPart):
     """A run."""
-
-    model_config = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
 
     name: str = Field(max_length=300)
 

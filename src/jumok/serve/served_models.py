@@ -54,17 +54,14 @@ class ServedModel:
 
     Fields:
         name: of its run folder. task: lm, mlm, classify or seq2seq.
-        created: when its parameters were written, in seconds since 1970.
         service: what writes with the model; None for one that does not write.
         size: bytes of its parameters, also of those that the engine of one that writes arranges anew.
         leases: requests that use it now.
     """
 
     name: str
-    folder: Path
     model: Model
     task: str
-    created: int
     service: Service | None
     size: int
     leases: int = 0
@@ -80,17 +77,17 @@ class _Run:
     """A run folder of the server, loaded or not.
 
     Fields:
-        files: identity, size and time of the files that are loaded. waiting: of those that could not be, because
-            memory was short or they are damaged. until: when these are tried again (`time.monotonic`).
+        loaded_files: identity, size and time of the files that are loaded. failed_files: of those that could not be,
+            because memory was short or they are damaged. retry_at: when these are tried again (`time.monotonic`).
         wanted: requests that wait until it is loaded. used: when the last request ended.
     """
 
     name: str
     folder: Path
     served: ServedModel | None = None
-    files: tuple[object, ...] = ()
-    waiting: tuple[object, ...] | None = None
-    until: float = 0.0
+    loaded_files: tuple[object, ...] = ()
+    failed_files: tuple[object, ...] | None = None
+    retry_at: float = 0.0
     wanted: int = 0
     used: float = field(default_factory=time.monotonic)
 
@@ -109,7 +106,7 @@ class _Run:
         if self.served is None:
             return True
         files = self.identity()
-        return files != self.files and (files != self.waiting or time.monotonic() >= self.until)
+        return files != self.loaded_files and (files != self.failed_files or time.monotonic() >= self.retry_at)
 
 
 class ServedModels:
@@ -158,7 +155,10 @@ class ServedModels:
         Raises:
             UnknownModel: there is no such model.
         """
-        return _written(self._run(name).folder)
+        found = [0.0]
+        with suppress(OSError):
+            found += [path.stat().st_mtime for path in self._run(name).folder.iterdir() if path.suffix in SUFFIXES]
+        return int(max(found))
 
     def task(self, name: str) -> str | None:
         """Return the task of a model, also of one that is not loaded; None if its folder is damaged.
@@ -175,7 +175,7 @@ class ServedModels:
     def counts(self) -> dict[str, Counts]:
         """Return the counts of the loaded models that write."""
         with self._lock:
-            loaded = [run.served for run in list(self._runs.values()) if run.served is not None]
+            loaded = self._loaded()
         return {served.name: served.service.counts() for served in loaded if served.service is not None}
 
     @asynccontextmanager
@@ -247,49 +247,45 @@ class ServedModels:
         except Overloaded:
             if run.served is None:
                 raise
-            if files != run.waiting:
+            if files != run.failed_files:
                 wait = tr(
                     "the model {name!r} has new parameters, and there is no memory for them beside what is in use; "
                     "requests get the old ones until there is.",
                     name=run.name,
                 )
                 logger.warning("%s", wait)
-            run.waiting, run.until = files, 0.0  # memory is looked at for each request
+            run.failed_files, run.retry_at = files, 0.0  # memory is looked at for each request
         except Exception as error:  # whatever a damaged file leads to
             reason = error if isinstance(error, JumokError) else f"{type(error).__name__}: {error}"
             failed = Unavailable("the model {name!r} cannot be loaded: {reason}", name=run.name, reason=reason)
             if run.served is None:
                 raise failed from error
-            if files != run.waiting:
+            if files != run.failed_files:
                 logger.error("%s", failed)
-            run.waiting, run.until = files, time.monotonic() + RETRY_SECONDS
+            run.failed_files, run.retry_at = files, time.monotonic() + RETRY_SECONDS
 
     def _read(self, run: _Run) -> None:
         files = run.identity()
         size = self._make_room(run)
         model = load(run.folder, self._device, verify=self._settings.verify)
-        writes = isinstance(model, GPT | EncoderDecoder) and task_of(model.config) in ("lm", "seq2seq")
+        service, task, settings = None, task_of(model.config), self._settings
+        if isinstance(model, GPT | EncoderDecoder) and task in ("lm", "seq2seq"):
+            self._prepare(model)
+            service = Service(model, slots=settings.slots, waiting=settings.waiting, quantize=settings.quantize)
         served = ServedModel(
             name=run.name,
-            folder=run.folder,
             model=model,
-            task=task_of(model.config),
-            created=_written(run.folder),
-            service=self._service(model) if writes else None,
+            task=task,
+            service=service,
             size=size,
         )
         with self._lock:
-            old, run.served, run.files, run.waiting = run.served, served, files, None
+            old, run.served, run.loaded_files, run.failed_files = run.served, served, files, None
             in_use = old is not None and old.leases > 0
             if old is not None and in_use:
                 self._replaced.append(old)
         if old is not None and not in_use:
             old.close()
-
-    def _service(self, model: GPT | EncoderDecoder) -> Service:
-        self._prepare(model)
-        settings = self._settings
-        return Service(model, slots=settings.slots, waiting=settings.waiting, quantize=settings.quantize)
 
     def _make_room(self, run: _Run) -> int:
         """Evict idle models until `run` fits beside the others, and return the bytes that it takes.
@@ -324,9 +320,12 @@ class ServedModels:
             return free_memory(self._device)
         return self._settings.memory - sum(served.size for served in self._in_memory())
 
+    def _loaded(self) -> list[ServedModel]:
+        return [run.served for run in list(self._runs.values()) if run.served is not None]
+
     def _in_memory(self) -> list[ServedModel]:
         with self._lock:
-            return [*(run.served for run in list(self._runs.values()) if run.served is not None), *self._replaced]
+            return [*self._loaded(), *self._replaced]
 
     def _evict_idle(self, wanted: _Run) -> bool:
         """Evict the idle model that was used least recently; return whether there was one."""
@@ -390,11 +389,3 @@ def _require_run(folder: Path) -> None:
             name=run.model_file.name,
             names=", ".join(MODEL_FILES),
         )
-
-
-def _written(folder: Path) -> int:
-    """Return when the parameters in a folder were written, in seconds since 1970; 0 if there are none."""
-    found = [0.0]
-    with suppress(OSError):
-        found += [path.stat().st_mtime for path in folder.iterdir() if path.suffix in SUFFIXES]
-    return int(max(found))

@@ -16,6 +16,7 @@ from torch.nn import functional as F
 from jumok.inference.classify import predict_whole
 from jumok.inference.embed import embed_ids
 from jumok.inference.fill_mask import fill_mask, mask_token, require_masked_model
+from jumok.messages import users_language
 from jumok.models.checks import require_tokenizer
 from jumok.models.encoder_decoder import EncoderDecoder
 from jumok.serve.completions import require_known
@@ -32,7 +33,7 @@ from jumok.serve.schemas import (
 )
 from jumok.serve.served_models import ServedModel
 from jumok.serve.settings import ServeSettings
-from jumok.serve.text_responses import TokenNames, require_short
+from jumok.serve.text_responses import require_short, token_name
 from jumok.view import schema
 from jumok.view.model_page import ModelPage
 from jumok.view.page import page_of
@@ -110,11 +111,12 @@ def fill(served: ServedModel, body: FillMaskBody, settings: ServeSettings) -> st
 
 
 def tokenize(served: ServedModel, body: TokenizeBody, settings: ServeSettings) -> str:
-    """Return the ids of a text, and each as text; see `TokenNames`."""
+    """Return the ids of a text, and each as text; see `token_name`."""
     require_short("input", len(body.input), settings)
     tokenizer = require_tokenizer(served.model)
-    ids, names = tokenizer.encode(body.input).tolist(), TokenNames(tokenizer)
-    return to_json({"model": served.name, "ids": ids, "tokens": [names.name(one) for one in ids], "count": len(ids)})
+    ids = tokenizer.encode(body.input).tolist()
+    names = [token_name(tokenizer, one) for one in ids]
+    return to_json({"model": served.name, "ids": ids, "tokens": names, "count": len(ids)})
 
 
 def attention(served: ServedModel, body: AttentionBody, settings: ServeSettings) -> str:
@@ -123,14 +125,14 @@ def attention(served: ServedModel, body: AttentionBody, settings: ServeSettings)
     return to_json(schema.to_json(found))
 
 
-def view_page(served: ServedModel, body: PageBody, settings: ServeSettings, language: str) -> str:
+def view_page(served: ServedModel, body: PageBody, settings: ServeSettings) -> str:
     """Return the page of the viewer for a text, as `jumok view` writes it."""
-    return page_of(_trace(served, body.text, body.target, settings), language=language).html
+    return page_of(_trace(served, body.text, body.target, settings), language=users_language()).html
 
 
-def share_page(served: ServedModel, body: ModelBody, settings: ServeSettings, language: str) -> str:
+def share_page(served: ServedModel, body: ModelBody, settings: ServeSettings) -> str:
     """Return a page that holds the model, as `jumok share` writes it."""
-    return ModelPage(served.model, served.name, language=language).html
+    return ModelPage(served.model, served.name, language=users_language()).html
 
 
 def _trace(served: ServedModel, text: str, target: str | None, settings: ServeSettings, **how: Any) -> Trace:

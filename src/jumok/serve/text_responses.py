@@ -278,30 +278,20 @@ def _measure(event: Event, number: int, last: dict[int, float], metrics: Metrics
 # --- tokens as text ---------------------------------------------------------------------------------------------------
 
 
-class TokenNames:
-    """Names tokens by their text, or as "bytes:\\xea" where their bytes are no whole characters."""
+def token_name(tokenizer: Tokenizer, token: int) -> str:
+    """Return a token as text, or as "bytes:\\xea" where its bytes are no whole characters."""
+    found = tokenizer.bytes_of([token])
+    if found is None:
+        return tokenizer.pieces([token])[0]
+    try:
+        return found[0].decode()
+    except UnicodeDecodeError:
+        return "bytes:" + "".join(f"\\x{byte:02x}" for byte in found[0])
 
-    def __init__(self, tokenizer: Tokenizer) -> None:
-        self._tokenizer = tokenizer
 
-    def bytes(self, token: int) -> list[int] | None:
-        """Return the UTF-8 bytes of a token, if the tokenizer spells bytes."""
-        found = self._tokenizer.bytes_of([token])
-        return None if found is None else list(found[0])
-
-    def name(self, token: int) -> str:
-        """Return a token as text."""
-        found = self._tokenizer.bytes_of([token])
-        if found is None:
-            return self._tokenizer.pieces([token])[0]
-        try:
-            return found[0].decode()
-        except UnicodeDecodeError:
-            return "bytes:" + "".join(f"\\x{byte:02x}" for byte in found[0])
-
-    def likeliest(self, drawn: Drawn) -> list[tuple[int, float]]:
-        """Return the likeliest tokens and their log-probabilities, as JSON can have them."""
-        return [(token, max(value, LEAST)) for token, value in drawn.top]
+def likeliest(drawn: Drawn) -> list[tuple[int, float]]:
+    """Return the likeliest tokens and their log-probabilities, as JSON can have them."""
+    return [(token, max(value, LEAST)) for token, value in drawn.top]
 
 
 def log_probability(drawn: Drawn) -> float | None:

@@ -6,7 +6,8 @@ What starts or stops a process, or writes a file, needs a key or a server that o
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
+from contextlib import suppress
 
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
@@ -16,31 +17,29 @@ from jumok.config import SIZES
 from jumok.errors import RunError
 from jumok.messages import message
 from jumok.serve.desk.curves import JSON
-from jumok.serve.desk.summaries import Summaries
+from jumok.serve.desk.summaries import details, summary
 from jumok.serve.desk.training import Training, folder_of
 from jumok.serve.errors import Refused
-from jumok.serve.middleware import OWN, UPLOADS, language_of
-from jumok.serve.replies import Threads, to_json
+from jumok.serve.middleware import OWN
+from jumok.serve.replies import Threads, json_response
 from jumok.serve.run_folders import RunFolders
 from jumok.serve.schemas import COLUMNS, NameBody, ResumeBody, StartBody
 from jumok.serve.settings import ServeSettings
-from jumok.version import __version__
 
 READERS = 4  # calls that read run folders at a time
-
-Endpoint = Callable[..., Awaitable[Response]]
 
 
 def desk_routes(folders: RunFolders, settings: ServeSettings) -> APIRouter:
     """Return the routes of the desk."""
     router, desk = APIRouter(prefix=OWN.rstrip("/")), Desk(folders, settings)
-    gets: dict[str, Endpoint] = {"/desk": desk.about, "/runs": desk.runs, "/run": desk.run}
-    for path, get in gets.items():
-        router.add_api_route(path, get, methods=["GET"], response_model=None)
+    router.add_api_route("/desk", desk.about, response_model=None)
+    router.add_api_route("/runs", desk.runs, response_model=None)
+    router.add_api_route("/run", desk.run, response_model=None)
     if desk.writes:
-        posts: dict[str, Endpoint] = {"/runs/start": desk.start, "/runs/resume": desk.resume, "/runs/stop": desk.stop}
-        for path, post in {**posts, UPLOADS.removeprefix(OWN.rstrip("/")): desk.upload}.items():
-            router.add_api_route(path, post, methods=["POST"], response_model=None)
+        router.add_api_route("/runs/start", desk.start, methods=["POST"], response_model=None)
+        router.add_api_route("/runs/resume", desk.resume, methods=["POST"], response_model=None)
+        router.add_api_route("/runs/stop", desk.stop, methods=["POST"], response_model=None)
+        router.add_api_route("/uploads", desk.upload, methods=["POST"], response_model=None)
     return router
 
 
@@ -53,23 +52,14 @@ class Desk:
 
     def __init__(self, folders: RunFolders, settings: ServeSettings) -> None:
         self._folders, self._settings = folders, settings
-        self._summaries = Summaries()
         self._threads = Threads(READERS, max(1, settings.waiting))
         self.writes = folders.root is not None and settings.may_write
         self._training = Training(folders, settings.max_upload)
 
     async def about(self) -> Response:
         """Tell what this server lets a page do."""
-        return _json(
-            {
-                "version": __version__,
-                "writes": self.writes,
-                "shares": self._settings.share,
-                "most_upload": self._settings.max_upload,
-                "sizes": list(SIZES),
-                "columns": COLUMNS,
-            }
-        )
+        may = {"writes": self.writes, "shares": self._settings.share, "most_upload": self._settings.max_upload}
+        return json_response({**may, "sizes": list(SIZES), "columns": COLUMNS})
 
     async def runs(self) -> Response:
         """List all runs, and a process that was started and has no run folder."""
@@ -85,7 +75,7 @@ class Desk:
             raise Refused(message("send this request with Content-Type: {wanted}."), wanted="application/octet-stream")
         try:
             async with asyncio.timeout(self._settings.timeout):
-                return _json(await self._training.save_upload(name, request.stream()))
+                return json_response(await self._training.save_upload(name, request.stream()))
         except (ClientDisconnect, TimeoutError):
             raise Refused(message("the file did not arrive."), status=408, code="timeout") from None
         except OSError as error:
@@ -93,15 +83,13 @@ class Desk:
                 message("the text cannot be written: {reason}."), status=500, reason=error.strerror or error
             ) from error
 
-    async def start(self, body: StartBody, request: Request) -> Response:
+    async def start(self, body: StartBody) -> Response:
         """Start a run."""
-        language = language_of(request.scope)
-        return await self._read(lambda: {"name": self._training.start(body, language)})
+        return await self._read(lambda: {"name": self._training.start(body)})
 
-    async def resume(self, body: ResumeBody, request: Request) -> Response:
+    async def resume(self, body: ResumeBody) -> Response:
         """Continue a run."""
-        language = language_of(request.scope)
-        return await self._read(lambda: self._training.resume(body.name, body.minutes, language))
+        return await self._read(lambda: self._training.resume(body.name, body.minutes))
 
     async def stop(self, body: NameBody) -> Response:
         """Let a run save its state and end."""
@@ -110,10 +98,8 @@ class Desk:
     def _list(self) -> JSON:
         runs = []
         for name, folder in self._folders.all().items():
-            try:
-                runs.append(self._summaries.summary(name, folder))
-            except OSError:  # the folder has gone meanwhile
-                continue
+            with suppress(OSError):  # the folder has gone meanwhile
+                runs.append(summary(name, folder))
         return {"runs": runs, "started": self._training.started()}
 
     def _details(self, name: str) -> JSON:
@@ -121,15 +107,11 @@ class Desk:
         started = self._training.started()
         if started is not None and started["name"] == name and self._folders.get(name) is None:
             return {"name": name, "started": started}
-        return self._summaries.details(name, folder_of(self._folders, name))
+        return details(name, folder_of(self._folders, name))
 
     async def _read(self, call: Callable[[], JSON | None]) -> Response:
         """Answer with what a function returns. A damaged folder is told to the client: the desk is its owner's."""
         try:
-            return _json(await self._threads.run(lambda: call() or {}))
+            return json_response(await self._threads.run(lambda: call() or {}))
         except RunError as error:
             raise Refused(message("{said}"), status=409, code="damaged", said=error) from error
-
-
-def _json(values: JSON) -> Response:
-    return Response(to_json(values), media_type="application/json")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from contextlib import suppress
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
 
@@ -24,49 +25,49 @@ FACTS = (
 State = Literal["starting", "running", "finished", "stopped", "model", "damaged"]
 
 
-class Summaries:
-    """Reads run folders, and keeps the curves that it has read."""
+_reading = threading.Lock()
 
-    def __init__(self) -> None:
-        self._curves: dict[Path, Curve] = {}
-        self._lock = threading.Lock()
 
-    def summary(self, name: str, folder: Path) -> JSON:
-        """Return what a list shows of a run."""
-        config, curve = _config(folder), self._curve(folder)
-        points = [point[2] for point in curve.points()]
-        return {
-            "name": name,
-            "state": _state(folder, config),
-            **_facts(config, folder),
-            "last": curve.last,
-            "best": min(curve.validations, key=lambda one: one["figures"].get("loss", float("inf")), default=None),
-            "held_out": curve.held_out,
-            "spark": points[:: max(1, len(points) // SPARK)],
-            "usable": has_parameters(folder) and config is not None,
-            "changed": _changed(folder),
-        }
+def summary(name: str, folder: Path) -> JSON:
+    """Return what a list shows of a run."""
+    config, curve = _config(folder), _curve(folder)
+    points = [point[2] for point in curve.points()]
+    return {
+        "name": name,
+        "state": _state(folder, config),
+        **_facts(config, folder),
+        "last": curve.last,
+        "best": min(curve.validations, key=lambda one: one["figures"].get("loss", float("inf")), default=None),
+        "held_out": curve.held_out,
+        "spark": points[:: max(1, len(points) // SPARK)],
+        "usable": has_parameters(folder) and config is not None,
+        "changed": _changed(folder),
+    }
 
-    def details(self, name: str, folder: Path) -> JSON:
-        """Return all that the page of a run shows."""
-        config, curve = _config(folder) or {}, self._curve(folder)
-        return {
-            **self.summary(name, folder),
-            "config": {part: config.get(part) for part in ("model", "tokenizer", "train", "machine", "stages")},
-            "curve": curve.points(),
-            "validations": curve.validations,
-            "samples": curve.samples,
-            "verdict": curve.verdict,
-        }
 
-    def _curve(self, folder: Path) -> Curve:
-        with self._lock:
-            curve = self._curves.pop(folder, None) or Curve(folder / "metrics.jsonl")
-            self._curves[folder] = curve  # the one that was asked for last is last
-            if len(self._curves) > MOST_RUNS:
-                del self._curves[next(iter(self._curves))]
-            curve.update()
-            return curve
+def details(name: str, folder: Path) -> JSON:
+    """Return all that the page of a run shows."""
+    config, curve = _config(folder) or {}, _curve(folder)
+    return {
+        **summary(name, folder),
+        "config": {part: config.get(part) for part in ("model", "tokenizer", "train", "machine", "stages")},
+        "curve": curve.points(),
+        "validations": curve.validations,
+        "samples": curve.samples,
+        "verdict": curve.verdict,
+    }
+
+
+def _curve(folder: Path) -> Curve:
+    with _reading:
+        curve = _known_curve(folder)
+        curve.update()
+        return curve
+
+
+@lru_cache(MOST_RUNS)
+def _known_curve(folder: Path) -> Curve:
+    return Curve(folder / "metrics.jsonl")
 
 
 def _state(folder: Path, config: JSON | None) -> State:

@@ -18,7 +18,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from jumok import text as reader
-from jumok.messages import Language, message
+from jumok.messages import message, users_language
 from jumok.runs.folder import is_training, stop_file
 from jumok.serve.desk.curves import JSON
 from jumok.serve.errors import Refused
@@ -56,11 +56,12 @@ class Training:
         code = None if process is None else process.poll()
         if process is None or code in (0, 130) or (code is None and self._folders.get(name) is not None):
             return None
+        said = b""
         with suppress(OSError):
-            return {"name": name, "code": code, "said": _last_lines(self._log(name).read_bytes())}
-        return {"name": name, "code": code, "said": ""}
+            said = self._log(name).read_bytes()
+        return {"name": name, "code": code, "said": _last_lines(said)}
 
-    def start(self, body: StartBody, language: Language) -> str:
+    def start(self, body: StartBody) -> str:
         """Start a run, and return its name.
 
         Raises:
@@ -68,23 +69,19 @@ class Training:
         """
         name = nfc(body.name)
         if not NAME.fullmatch(name):
-            raise Refused(
-                message("{name!r} is no name for a run; use letters, digits, -, _ and ., at most {most} of them."),
-                code="bad_name", name=name[:100], most=60,
-            )  # fmt: skip
+            wrong = message("{name!r} is no name for a run; use letters, digits, -, _ and ., at most {most} of them.")
+            raise Refused(wrong, code="bad_name", name=name[:100], most=60)
         chosen = {"task": body.task, "size": body.size, "tokenizer": body.tokenizer, "minutes": f"{body.minutes:g}"}
         options = [f"--{option}={value}" for option, value in (chosen | body.columns).items() if value is not None]
         texts = [] if body.text is None else [str(self._uploaded(body.text).absolute())]
         with self._starting:
             if os.path.lexists(self._root / name):
-                raise Refused(
-                    message("there is a folder {name} already; choose another name."),
-                    status=409, code="name_taken", name=name,
-                )  # fmt: skip
-            self._launch(name, ["train", *texts, "--out", str(self._root / name), *options], language)
+                taken = message("there is a folder {name} already; choose another name.")
+                raise Refused(taken, status=409, code="name_taken", name=name)
+            self._launch(name, ["train", *texts, "--out", str(self._root / name), *options])
         return name
 
-    def resume(self, name: str, minutes: float | None, language: Language) -> None:
+    def resume(self, name: str, minutes: float | None) -> None:
         """Continue a run; with minutes, train a finished one further.
 
         Raises:
@@ -93,7 +90,7 @@ class Training:
         length = [] if minutes is None else [f"--minutes={minutes:g}"]
         folder = folder_of(self._folders, name).absolute()
         with self._starting:
-            self._launch(name, ["train", "--resume", "--out", str(folder), *length], language)
+            self._launch(name, ["train", "--resume", "--out", str(folder), *length])
 
     def stop(self, name: str) -> None:
         """Let a run save its state and end, whoever started it with `jumok train`.
@@ -128,11 +125,9 @@ class Training:
                 async for block in blocks:
                     size += len(block)
                     if size > self._most_upload:
-                        raise Refused(
-                            message("the file is larger than {most:,} MB; name it on the command line: {command}"),
-                            status=413, code="body_too_large", most=self._most_upload // 10**6,
-                            command="jumok train FILE",
-                        )  # fmt: skip
+                        large = message("the file is larger than {most:,} MB; name it on the command line: {command}")
+                        most, command = self._most_upload // 10**6, "jumok train FILE"
+                        raise Refused(large, status=413, code="body_too_large", most=most, command=command)
                     file.write(block)
             found: JSON = {"upload": f"{stem}{suffix}", "columns": []}
             if suffix in TABLES:
@@ -154,22 +149,20 @@ class Training:
 
     # --- processes ----------------------------------------------------------------------------------------------------
 
-    def _launch(self, name: str, words: Sequence[str], language: Language) -> None:
+    def _launch(self, name: str, words: Sequence[str]) -> None:
         running = [one for one, folder in self._folders.all().items() if is_training(folder)]
         if self._process is not None and not running:  # it has saved its state and is about to end, or reads its text
             with suppress(subprocess.TimeoutExpired):
                 self._process.wait(ENDING_SECONDS if self._folders.get(self._name) else 0)
         if running or (self._process is not None and self._process.poll() is None):
-            raise Refused(
-                message("{names} is being trained; wait until it has ended, or stop it first."),
-                status=409, code="busy", names=", ".join(running) or self._name,
-            )  # fmt: skip
+            busy = message("{names} is being trained; wait until it has ended, or stop it first.")
+            raise Refused(busy, status=409, code="busy", names=", ".join(running) or self._name)
         log = self._log(name)
         log.parent.mkdir(parents=True, exist_ok=True)
         with log.open("wb") as said:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "jumok", *words], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-                stderr=said, env={**os.environ, "JUMOK_LANG": language, "PYTHONIOENCODING": "utf-8"},
+                stderr=said, env={**os.environ, "JUMOK_LANG": users_language(), "PYTHONIOENCODING": "utf-8"},
                 start_new_session=True,
             )  # fmt: skip
         self._name = name
