@@ -8,12 +8,14 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
 from starlette.types import ASGIApp, Receive, Scope, Send
 from torch import nn
 
+import jumok
 from jumok.models import build
 from jumok.serve.metrics import Metrics
 from jumok.serve.middleware import limited
@@ -41,6 +43,36 @@ def until(condition: Callable[[], object], seconds: float = 60) -> None:
     while not condition():
         assert time.monotonic() < end
         time.sleep(0.01)
+
+
+def step(number: int, loss: float | None = 2.0, **fields: Any) -> dict[str, Any]:
+    rest = {"rate": 1.0, "seconds": float(number), "progress": 0.5, "remaining": 9.0, "tokens_per_second": 1000.0}
+    return {"event": "step", "step": number, "loss": loss, **rest, **fields}
+
+
+def validation(number: int, loss: float) -> dict[str, Any]:
+    figures = {"loss": loss, "nats_per_char": loss}
+    return {"event": "eval", "step": number, "figures": figures, "headline": f"{loss}", "best": True, "seconds": 1.0}
+
+
+def log(folder: Path, *events: object, end: str = "\n") -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    lines = [one if isinstance(one, str) else json.dumps(one, ensure_ascii=False) for one in events]
+    with (folder / "metrics.jsonl").open("a", encoding="utf-8") as file:
+        file.write("\n".join(lines) + end)
+
+
+def run_folder(folder: Path, model: Any, sample: str, *, finished: bool = False) -> Path:
+    """A run folder with a curve and this sample, without a state."""
+    jumok.save(model, folder)
+    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    config |= {"train": {"task": "lm", "steps": 10}, "data": {"floor": 0.5, "sources": ["/texts/a.txt"]}}
+    if finished:
+        config["finished"] = {"step": 10, "reason": "done"}
+    (folder / "config.json").write_text(json.dumps(config), encoding="utf-8")
+    (folder / "state").mkdir(exist_ok=True)
+    log(folder, step(1, 3.0), step(2, 2.5), validation(2, 2.4), {"event": "sample", "step": 2, "text": sample})
+    return folder
 
 
 class Answer(NamedTuple):

@@ -31,6 +31,7 @@ from jumok.models.gpt import GPT
 from jumok.serve import task_endpoints
 from jumok.serve.app import create_app
 from jumok.serve.chat import transcript
+from jumok.serve.errors import APIError
 from jumok.serve.run_folders import RunFolders
 from jumok.serve.schemas import Message
 from jumok.serve.served_models import ServedModels
@@ -541,6 +542,11 @@ def test_a_body_that_is_not_called_json(post: Callable[..., httpx2.Response]) ->
     answer = post("/v1/completions", content=json.dumps(GOOD["/v1/completions"]))
     assert answer.status_code == 400
     assert "Content-Type: application/json" in answer.json()["error"]["message"]
+
+
+def test_an_error_with_half_a_surrogate_pair_is_readable() -> None:
+    error = APIError("나는 \ud800")
+    assert json.loads(error.content) == error.body
 
 
 def test_other_paths_and_methods(address: str) -> None:

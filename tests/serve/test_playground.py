@@ -14,9 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from served_runs import random_model, running
+from served_runs import log, random_model, run_folder, running, step
 
-import jumok
 from jumok.config import BERTConfig, EncoderDecoderConfig, GPTConfig
 from jumok.files import locked
 from jumok.serve.app import create_app
@@ -34,28 +33,9 @@ HOSTILE = "<img src=x onerror=window.harmed=1></p><script>window.harmed=2</scrip
 Visit = Callable[..., Any]
 
 
-def line(**event: Any) -> str:
-    return json.dumps(event, ensure_ascii=False) + "\n"
-
-
-def step(number: int) -> str:
-    return line(
-        event="step", step=number, loss=3.0 / number, rate=1.0, seconds=float(number), progress=number / 100,
-        remaining=60.0, tokens_per_second=1234.0,
-    )  # fmt: skip
-
-
 def save(folder: Path, model: Any) -> None:
     """A finished run of a model, with a curve and a sample that means harm."""
-    jumok.save(model, folder)
-    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    config |= {"train": {"task": "lm"}, "data": {"floor": 0.3, "sources": ["/texts/a.txt"]}}
-    config["finished"] = {"step": 3, "reason": "done"}
-    (folder / "config.json").write_text(json.dumps(config), encoding="utf-8")
-    (folder / "state").mkdir(exist_ok=True)
-    validation = line(event="eval", step=3, figures={"loss": 1.5}, headline="1.5", best=True, seconds=1)
-    events = [step(1), step(2), validation, step(3), line(event="sample", step=3, text=HOSTILE)]
-    (folder / "metrics.jsonl").write_text("".join(events), encoding="utf-8")
+    run_folder(folder, model, HOSTILE, finished=True)
 
 
 @pytest.fixture(scope="module")
@@ -141,7 +121,7 @@ def test_the_list_and_a_run(visit: Visit, width: int, scheme: str) -> None:
     assert "/texts" not in page.locator("#main").inner_text()
     page.locator(".chart").focus()
     page.keyboard.press("ArrowLeft")
-    assert "Training loss 1.00" in page.locator(".chart-readout").inner_text()
+    assert "Training loss 2.50" in page.locator(".chart-readout").inner_text()
 
 
 def test_a_run_grows_in_sight(visit: Visit, root: Path) -> None:
@@ -149,8 +129,7 @@ def test_a_run_grows_in_sight(visit: Visit, root: Path) -> None:
     page.locator(".badge.finished").wait_for()
     with locked(root / "other" / "state" / "lock"):
         page.locator(".badge.running").wait_for()
-        with (root / "other" / "metrics.jsonl").open("a", encoding="utf-8") as file:
-            file.write(step(4) + line(event="sample", step=4, text="새로 쓴 글"))
+        log(root / "other", step(4), {"event": "sample", "step": 4, "text": "새로 쓴 글"})
         page.get_by_text("새로 쓴 글").wait_for()
         page.get_by_role("button", name="Stop").click()
         page.get_by_role("button", name="Stopping").wait_for()

@@ -210,11 +210,14 @@ def test_a_run_that_was_trained_further_is_loaded_again(folders: list[Path], ser
     async def work() -> None:
         async with models.get("a") as old:
             before = next(old.model.parameters()).clone()
-            replace(folders[0], 7)
+            async with models.get("a"):
+                replace(folders[0], 7)
+                async with models.get("a"):
+                    pass
             async with models.get("a") as new:
                 assert new is not old
                 assert not torch.equal(before, next(new.model.parameters()))
-            assert old.model not in Idle.closed  # its request goes on
+            assert old.model not in Idle.closed  # its requests go on
             assert torch.equal(before, next(old.model.parameters()))
         while old.model not in Idle.closed:
             await asyncio.sleep(0.01)

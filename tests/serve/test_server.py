@@ -21,8 +21,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 from prometheus_client.parser import text_string_to_metric_families
+from served_runs import random_model
 
 import jumok as package
 from conftest import Jumok
@@ -30,11 +30,9 @@ from jumok.cli.serve import _curl
 from jumok.config import GPTConfig
 from jumok.errors import ConfigError, ServeError
 from jumok.inference.service import Counts
-from jumok.models import build
 from jumok.serve.metrics import Metrics
 from jumok.serve.server import _Line, escaped, listen
 from jumok.serve.settings import ServeSettings, is_local, read_keys
-from jumok.tokenizers import train_tokenizer
 
 # --- settings ---
 
@@ -182,13 +180,8 @@ def test_the_figures_are_in_the_format_of_prometheus() -> None:
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run that writes for as long as one wants."""
-    tokenizer = train_tokenizer("그날 밤 나는 집에 갔다. " * 5)
-    torch.manual_seed(0)
-    sizes = {"n_layer": 1, "n_head": 1, "n_embd": 8, "context_length": 16, "vocab_size": tokenizer.vocab_size}
-    model = build(GPTConfig(**sizes)).eval()
-    model.tokenizer = tokenizer
     folder = tmp_path_factory.mktemp("runs") / "novel"
-    package.save(model, folder)
+    package.save(random_model(GPTConfig, "그날 밤 나는 집에 갔다. " * 5, [], seed=0), folder)
     return folder
 
 

@@ -63,11 +63,26 @@ class Desk:
 
     async def runs(self) -> Response:
         """List all runs, and a process that was started and has no run folder."""
-        return await self._read(self._list)
+
+        def listed() -> JSON:
+            found = []
+            for name, folder in self._folders.all().items():
+                with suppress(OSError):  # the folder has gone meanwhile
+                    found.append(summary(name, folder))
+            return {"runs": found, "started": self._training.started()}
+
+        return await self._read(listed)
 
     async def run(self, name: str) -> Response:
-        """Return a run with its curve, its samples and its configuration."""
-        return await self._read(lambda: self._details(name))
+        """Return a run with its curve and its samples; of one that was just started and has no folder, its process."""
+
+        def found() -> JSON:
+            started = self._training.started()
+            if started is not None and started["name"] == name and self._folders.get(name) is None:
+                return {"name": name, "started": started}
+            return details(name, folder_of(self._folders, name))
+
+        return await self._read(found)
 
     async def upload(self, request: Request, name: str = "") -> Response:
         """Take a text; the body is the file itself."""
@@ -94,20 +109,6 @@ class Desk:
     async def stop(self, body: NameBody) -> Response:
         """Let a run save its state and end."""
         return await self._read(lambda: self._training.stop(body.name))
-
-    def _list(self) -> JSON:
-        runs = []
-        for name, folder in self._folders.all().items():
-            with suppress(OSError):  # the folder has gone meanwhile
-                runs.append(summary(name, folder))
-        return {"runs": runs, "started": self._training.started()}
-
-    def _details(self, name: str) -> JSON:
-        """Return what the page of a run shows; of one that was just started, and has no folder yet, its process."""
-        started = self._training.started()
-        if started is not None and started["name"] == name and self._folders.get(name) is None:
-            return {"name": name, "started": started}
-        return details(name, folder_of(self._folders, name))
 
     async def _read(self, call: Callable[[], JSON | None]) -> Response:
         """Answer with what a function returns. A damaged folder is told to the client: the desk is its owner's."""

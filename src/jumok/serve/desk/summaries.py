@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import Any, Literal
 
 from jumok.config import count_parameters
+from jumok.config.features import task_of
 from jumok.errors import JumokError, RunError
 from jumok.interop.huggingface import is_hf
 from jumok.runs.config import model_config_of, parse_config
 from jumok.runs.folder import is_training
-from jumok.serve.desk.curves import JSON, Curve
+from jumok.serve.desk.curves import JSON, Curve, number
 from jumok.serve.run_folders import MOST_RUNS, has_parameters
 
 SPARK = 60  # points of a small curve
@@ -90,23 +91,15 @@ def _config(folder: Path) -> JSON | None:
 def _facts(config: JSON | None, folder: Path) -> JSON:
     """Return the FACTS of a config.json, in which a stranger may have written anything; None where one is unknown."""
     facts: dict[str, Any] = dict.fromkeys(FACTS)
-    if config is None:
-        return facts
+    config = config or {}
     with suppress(JumokError, ValueError, TypeError, KeyError, AttributeError):
-        facts["parameters"] = count_parameters(model_config_of(config, folder))
-    known = {"kind": config["model"]["type"], "tokenizer": config["tokenizer"]["kind"]}
-    for source in (*(config.get(name) for name in ("model", "train", "data")), config["tokenizer"], known):
-        if isinstance(source, dict):
-            facts |= {name: value for name, value in source.items() if name in facts and _is_plain(value)}
-    if isinstance(facts["sources"], list):
-        facts["sources"] = [Path(source).name for source in facts["sources"]]
+        shape = model_config_of(config, folder)
+        facts |= {name: value for name, value in vars(shape).items() if name in facts}
+        facts |= {"kind": config["model"]["type"], "task": task_of(shape), "parameters": count_parameters(shape)}
+        facts["tokenizer"] = str(config["tokenizer"]["kind"])
+        facts["floor"] = number(config["data"].get("floor"))
+        facts["sources"] = [Path(source).name for source in config["data"].get("sources") or []]
     return facts
-
-
-def _is_plain(value: object) -> bool:
-    return isinstance(value, str | int | float | None) or (
-        isinstance(value, list) and all(isinstance(one, str) for one in value)
-    )
 
 
 def _changed(folder: Path) -> float | None:
