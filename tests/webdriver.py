@@ -6,7 +6,6 @@ started with a profile of their own and without a way to the network, and what t
 
 from __future__ import annotations
 
-import base64
 import contextlib
 import json
 import os
@@ -34,10 +33,8 @@ COMMANDS = {
     "WebDriver:ElementSendKeys": ("POST", "/element/{id}/value"),
     "WebDriver:PerformActions": ("POST", "/actions"),
     "WebDriver:SetWindowRect": ("POST", "/window/rect"),
-    "WebDriver:TakeScreenshot": ("GET", "/screenshot"),
 }
-KEYS = {"Tab": "\ue004", "Enter": "\ue007", "Escape": "\ue00c", "ArrowLeft": "\ue012", "ArrowUp": "\ue013"}
-KEYS |= {"ArrowRight": "\ue014", "ArrowDown": "\ue015", "Space": " ", "Shift": "\ue008"}
+KEYS = {"ArrowDown": "\ue015"}  # of the standard
 
 FIREFOX_SETTINGS: dict[str, Any] = {
     "app.normandy.enabled": False,
@@ -122,7 +119,7 @@ class HTTP:
 
     def send(self, command: str, values: dict[str, Any]) -> Any:
         method, path = COMMANDS[command]
-        data = json.dumps(values).encode() if method == "POST" else None
+        data = json.dumps(values).encode()
         request = urllib.request.Request(
             self._address + self._session + path.format(**values),
             data=data,
@@ -192,10 +189,6 @@ class Window:
         for _ in range(2):
             frame = self.evaluate("[outerWidth - innerWidth, outerHeight - innerHeight]")
             self._transport.send("WebDriver:SetWindowRect", {"width": width + frame[0], "height": height + frame[1]})
-
-    def screenshot(self) -> bytes:
-        """What is seen, as PNG."""
-        return base64.b64decode(self._transport.send("WebDriver:TakeScreenshot", {"full": False}))
 
     def complaints(self) -> list[str]:
         """What a file's console was told, and what its policy refused."""

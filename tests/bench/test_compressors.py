@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from compressors import COMPRESSORS, nats_per_char
+from compressors import nats_per_char
 
 
 def test_eight_bits_a_byte() -> None:
@@ -17,11 +17,3 @@ def test_eight_bits_a_byte() -> None:
 
 def test_what_cp949_lacks_is_not_lost() -> None:
     assert nats_per_char(len, "가", "🎲", "cp949") == pytest.approx(8 * len("&#127922;") * math.log(2))
-
-
-@pytest.mark.parametrize("name", ["xz -9e", "bzip2 -9"])
-def test_what_was_read_before_costs_less(name: str) -> None:
-    text = "".join(chr(0xAC00 + i * i % 11_003) for i in range(3_000))
-    assert nats_per_char(COMPRESSORS[name], text, text[:300], "utf-8") < nats_per_char(
-        COMPRESSORS[name], "", text[:300], "utf-8"
-    )

@@ -101,15 +101,3 @@ def test_an_input_that_takes_too_long_is_found(tmp_path: Path, monkeypatch: pyte
 
 def _forever(_content: bytes) -> None:
     sum(range(10**10))
-
-
-def test_an_input_follows_from_its_number() -> None:
-    files = {
-        "a.json": b'{"a": [1, 2.5, null, "x"]}',
-        "b.toml": b"a = 1\nb = 2",
-        "c.txt": b"abc",
-        "d.jsonl": b"{}\n{}\n",
-    }
-    first = [fuzz.made("t", 3, number, files) for number in range(200)]
-    assert first == [fuzz.made("t", 3, number, files) for number in range(200)]
-    assert len({content for _, content in first}) > 150

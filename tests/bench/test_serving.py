@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
-import random
 from collections.abc import Awaitable, Callable
-from itertools import islice
 
-from serving import Job, Load, Reply, jobs, parsed, references
+from serving import Job, Load, Reply, parsed
 
 Answer = Callable[[asyncio.StreamWriter, dict[str, object]], Awaitable[None]]
 HEAD = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
@@ -61,26 +59,3 @@ def test_a_text_of_another_request_is_noticed() -> None:
     load = loaded(mixed_up, wanted, ["가나", "다라"])
     assert load.counts == {"finished": 3, "greedy": 2, "greedy, not as alone": 1}
     assert (load.tokens, load.asked(), len(load.first)) == (6, 3, 3)
-
-
-def test_a_client_goes_away_after_some_pieces_and_a_slow_one_reads_all() -> None:
-    async def goes_on(writer: asyncio.StreamWriter, body: dict[str, object]) -> None:
-        for _ in range(body["max_tokens"]):  # type: ignore[call-overload]
-            writer.write(chunk(event("가")))
-            await writer.drain()
-            await asyncio.sleep(0.001)
-        writer.write(chunk(event("", "length") + END))
-
-    wanted = [Job(prompt=[1], tokens=1000, pieces=3), Job(prompt=[1], tokens=20, slow=True)]
-    load = loaded(goes_on, wanted, [])
-    assert load.counts == {"cancelled": 1, "finished": 1}
-    assert load.first == []  # the slow one would wait for itself
-
-
-def test_the_load_follows_from_its_seed() -> None:
-    known = references(range(500), 100, 20, seed=3)
-    once, again = (list(islice(jobs(known, range(500), 100, 20, random.Random("3 1")), 200)) for _ in range(2))
-    assert once == again
-    assert {job.reference is None for job in once} == {job.slow for job in once} == {True, False}
-    assert any(job.pieces for job in once)
-    assert all(len(job.prompt) + job.tokens <= 100 for job in once)

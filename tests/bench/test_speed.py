@@ -12,7 +12,7 @@ import around
 import kernels
 import speed
 from conftest import TINY
-from speed import Rounds, StockTraining, interleave, our_training, spread
+from speed import StockTraining, interleave, our_training
 
 CPU = torch.device("cpu")
 SMALL = {
@@ -30,15 +30,6 @@ def test_works_interleave_in_an_order_that_turns_round() -> None:
     turns = interleave(works, tokens=10, rounds=3, device=CPU)
     assert "".join(calls) == "abccbaabc"
     assert {name: len(seconds) for name, seconds in turns.seconds.items()} == {"a": 3, "b": 3, "c": 3}
-
-
-def test_ratios_are_taken_within_the_rounds() -> None:
-    """The machine was half as fast in the second round: of times that are averaged first the ratio would be another."""
-    turns = Rounds(seconds={"ours": [1.0, 2.0, 1.0], "theirs": [3.0, 6.0, 4.0]}, tokens=100)
-    assert turns.ratio("ours", "theirs") == (3.0, 3.0, 4.0)
-    assert turns.speed("ours") == 100
-    assert turns.speed("theirs") == 25
-    assert spread([5.0]) == (5.0, 5.0, 5.0)
 
 
 @pytest.mark.slow

@@ -102,22 +102,15 @@ def test_a_torch_that_cannot_be_imported(monkeypatch: pytest.MonkeyPatch) -> Non
     assert "pip install" in found.remedy
 
 
-def test_packages_that_are_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also a compiler, and threads that a variable takes away."""
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    found = conditions()
-    assert found["packages"] == "problem"
-    assert all(found[extra] == "note" for extra in EXTRAS)
-
-
-def test_no_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shutil, "which", lambda name: None)
-    assert conditions()["C++"] == "note"
-
-
-def test_fewer_threads_than_processors(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(installation, "processors", lambda: 8)
     monkeypatch.setenv("OMP_NUM_THREADS", "2")
-    assert conditions()["processors"] == "note"
+    found = conditions()
+    assert found["packages"] == "problem"
+    assert {found[name] for name in (*EXTRAS, "C++", "processors")} == {"note"}
 
 
 def test_a_terminal_without_korean(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import doctest
 import hashlib
 import random
 import re
@@ -144,10 +143,6 @@ def test_ten_thousand_readings_are_read_back() -> None:
         assert not re.search("일[십백천]", reading), reading
         assert not reading.startswith("일만"), reading
         assert ("영" in reading) == (number == 0)
-
-
-def test_examples_in_the_docstrings_hold() -> None:
-    assert doctest.testmod(numbers) == (0, 5)
 
 
 # --- The stream ---------------------------------------------------------------------------------------------------

@@ -446,13 +446,6 @@ def test_a_wrong_column_lists_those_of_the_other_delimiter(tmp_path: Path, delim
         read(path)
 
 
-def test_one_column_may_hold_any_delimiter(tmp_path: Path) -> None:
-    path = write(tmp_path, "a.csv", "text\n가; 나\n다 | 라\n")
-    assert text.read_table(path, "text").rows == [("가; 나",), ("다 | 라",)]
-    path = write(tmp_path, "a.csv", "제목;본문\n가\n나\n")
-    assert text.read_table(path, "제목;본문").rows == [("가",), ("나",)]
-
-
 # --- The lines of a file ----------------------------------------------------------------------------------------------
 
 

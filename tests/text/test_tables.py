@@ -149,19 +149,6 @@ def test_a_tsv_that_was_written_with_quotes_is_unquoted(tmp_path: Path) -> None:
     assert text.read_table(write(tmp_path, "a.tsv", tabs), ["text", "n"]).rows == [("탭\t안", "1"), ("셋", "2")]
 
 
-def test_json_values_become_their_spelling(tmp_path: Path) -> None:
-    lines = [
-        '{"a": "줄\\r\\n\\u1100\\u1161", "b": 1}',
-        '{"b": true, "a": null}',
-        '{"b": -0.5}',
-        '{"b": false, "a": "", "c": [1]}',
-    ]
-    table = text.read_table(write(tmp_path, "a.jsonl", "\n\n".join(lines)), ["a", "b"])
-    assert table.rows == [("줄\n가", "1"), ("", "true"), ("", "-0.5"), ("", "false")]
-    assert table.empty_cells == 3
-    assert table.sources[0].normalised
-
-
 # --- Several inputs -------------------------------------------------------------------------------------------------
 
 

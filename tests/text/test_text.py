@@ -400,17 +400,6 @@ def test_empty_and_blank_files_are_refused(tmp_path: Path, content: str, said: s
         text.read([])
 
 
-def test_an_unreadable_file_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = write(tmp_path, "a.txt", POEM)
-
-    def refuse(*_: object) -> None:
-        raise PermissionError(errno.EACCES, "Permission denied")
-
-    monkeypatch.setattr("builtins.open", refuse)
-    with pytest.raises(TextError, match=r"a\.txt cannot be read: Permission denied"):
-        text.read([path])
-
-
 # --- Columns ----------------------------------------------------------------------------------------------------
 
 
@@ -523,15 +512,6 @@ def test_standard_input_is_read_once(tmp_path: Path) -> None:
         text.read(["-", write(tmp_path, "a.txt", POEM), "-"])
     with pytest.raises(TextError, match="- was given twice"):
         text.read_table(["-", "-"], ["text"])
-
-
-@pytest.mark.parametrize("encoding", ["punycode", "idna"])
-def test_a_codec_that_does_not_say_where_it_fails(tmp_path: Path, encoding: str) -> None:
-    """Codecs of host names raise a plain UnicodeError, which ended in a traceback."""
-    path = tmp_path / "a.txt"
-    path.write_bytes("가나다".encode() + b"..-\xff")
-    with pytest.raises(TextError, match=f"is not {encoding.upper()}, the encoding that was given"):
-        text.read(path, encoding=encoding)
 
 
 @pytest.mark.slow
