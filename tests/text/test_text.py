@@ -126,7 +126,7 @@ TRICKY = st.text(
 
 
 @settings(max_examples=60, deadline=None)
-@given(TRICKY.filter(lambda s: s.strip() and "\0" not in s), st.integers(1, 9))
+@given(TRICKY.filter(lambda s: s.strip() and not set("\0[{<") & set(s)), st.integers(1, 9))  # no JSON, no markup
 def test_reading_in_tiny_blocks_equals_normalising_the_whole(string: str, block: int) -> None:
     data = io.BytesIO(string.encode())
     whole = unicodedata.normalize("NFC", string.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n"))
