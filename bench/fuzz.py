@@ -438,6 +438,7 @@ def _forked(run: Callable[[], None]) -> tuple[int, float]:
     if pid == 0:
         status = 1
         try:
+            os.environ["TOKENIZERS_PARALLELISM"] = "false"  # the threads of the library did not come along
             run()
             status = 0
         except BaseException:
@@ -518,5 +519,4 @@ def main() -> int:
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     sys.exit(main())

@@ -62,11 +62,14 @@ FOLDERS: dict[str, Callable[[Path], Path]] = {
 
 
 def tensors_in_memory() -> int:
-    """Bytes of all tensors of this process; memory that several of them share counts once."""
+    """Bytes of all tensors of this process; memory that several of them share counts once.
+
+    Only of plain tensors and parameters: torch.compile leaves tensors without memory behind.
+    """
     gc.collect()
     found = {}
     for one in gc.get_objects():
-        if isinstance(one, torch.Tensor) and one.device.type == "cpu":
+        if type(one) in (torch.Tensor, torch.nn.Parameter) and one.device.type == "cpu":
             storage = one.untyped_storage()
             found[storage.data_ptr()] = storage.nbytes()
     return sum(found.values())

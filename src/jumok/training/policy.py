@@ -409,7 +409,7 @@ class Explanation:
 
     model: kind. device, threads: where. flops_per_token: of a forward and a backward pass, about: six for each
     parameter. choices: by the setting. candidates: what was measured. seconds_per_step: as measured, compiled if the
-    run will be. steps, seconds, passes: as foreseen, which is slower. memory: see `plan.memory_of`.
+    run will be. steps, seconds, passes: as foreseen, which is slower. memory: see `memory_of`.
     """
 
     model: str
