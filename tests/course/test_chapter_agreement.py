@@ -1,4 +1,4 @@
-"""The sentences of chapter 11: two words follow from earlier ones, and the measures count what they say."""
+"""The sentences of chapter 20: two words follow from earlier ones, and the measures count what they say."""
 
 from __future__ import annotations
 

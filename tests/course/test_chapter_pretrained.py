@@ -1,4 +1,4 @@
-"""Chapter 11: the functions on tiny random BERTs, and on a published one that others have trained."""
+"""Chapter 20: the functions on tiny random BERTs, and on a published one that others have trained."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Chapters 1 to 6: attention by loops, by hand and head by head is that of production.
+"""Chapters 2 to 15: attention by loops, by hand and head by head is that of production.
 
 That they compute the published tables is seen where the chapters run (test_learn.py, test_published_tables.py).
 """

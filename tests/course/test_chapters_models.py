@@ -1,4 +1,4 @@
-"""Chapters 7 to 10: blocks, positions, fast attention and whole models by hand are those of production."""
+"""Chapters 7 to 9: blocks, positions, fast attention and whole models by hand are those of production."""
 
 from __future__ import annotations
 

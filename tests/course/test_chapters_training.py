@@ -1,4 +1,4 @@
-"""Chapters 0, 12 to 18: foundations, training, writing and history by hand are what production and PyTorch compute."""
+"""Chapters 0, 1 to 17: foundations, training, writing and history by hand are what production and PyTorch compute."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ def rows(value: Any, name: str = "") -> Iterator[tuple[str, list[float]]]:
 
 
 def numbers_of_lines(language: Language) -> list[list[float]]:
-    """The numbers of each line of code and output of chapters 1 to 6."""
+    """The numbers of each line of code and output of chapters 2 to 15."""
     parts = [part for number in range(1, 7) for part in lessons.chapter(number, language).parts()]
     lines = [line for part in parts if isinstance(part, Code) for line in (part.source + part.output).splitlines()]
     return [[float(found) for found in NUMBER.findall(line)] for line in lines]

@@ -14,7 +14,7 @@ default initialisation. It draws no other random numbers. This is guaranteed, be
 
 For such a table call the layer directly after setting the seed: with project=False and one head for three `nn.Linear`,
 with n_head heads for one projection that is split. Omit causal=True for a table without a mask, and set qkv_bias and
-out_bias as in the table. Chapters 3 and 5 of the course have the other variants. `jumok.nn.layers.Dropout` draws other
+out_bias as in the table. Chapters 4 and 6 of the course have the other variants. `jumok.nn.layers.Dropout` draws other
 random numbers than PyTorch on CPUs, so for a table with dropout call torch.nn.functional.dropout(weights, rate) with
 the weights of `attention_weights`.
 

@@ -1,4 +1,4 @@
-"""Chapter 11, a model trained here: Korean sentences in which two words depend on earlier ones.
+"""Chapter 20, a model trained here: Korean sentences in which two words depend on earlier ones.
 
 An example is 할머니께서 장미 파는 가게에서 연필을 어제 세 자루 사셨다: yesterday Grandmother bought three pencils in a
 shop that sells roses. The counter 자루 follows from the object 연필을, and the honorific form 사셨다 from the

@@ -1,4 +1,4 @@
-"""Chapter 1, average the past: by loops, by a triangular matrix, by a softmax, and by attention with zero queries.
+"""Chapter 2, average the past: by loops, by a triangular matrix, by a softmax, and by attention with zero queries.
 
 All four give the same numbers. The last one is the production layer `MultiHeadAttention` with W_q = 0: all its scores
 are equal, so its softmax gives every past position the same weight.

@@ -1,4 +1,4 @@
-"""Chapter 12, the bigram model and batches: counting, learning the same table, and windows of a text.
+"""Chapter 1, the bigram model and batches: counting, learning the same table, and windows of a text.
 
 A bigram model predicts a token from the token before it. Its parameters are one table (V, V). The table can be counted
 or learned; the results agree. `windows` and `epoch_starts` compute the batches of `jumok.data.batches.Batches`, and

@@ -1,7 +1,7 @@
 """Chapter 7, the block: norms, the MLP, x + f(norm(x)), and the gradient after twelve blocks.
 
 The functions compute each part of a production `Block` from its parameters, and `run_block` combines them.
-Self-attention is that of chapter 5, `jumok.course.chapters.heads`.
+Self-attention is that of chapter 6, `jumok.course.chapters.heads`.
 
 Shapes use the legend of `jumok.nn.attention`.
 
@@ -129,7 +129,7 @@ def run_block(
 
     Args:
         block: any block; dropout is not applied. x: (B, T, C), or (T, C).
-        attend: the self-attention, from (B, T, C) to (B, T, C). None: that of chapter 5 with the block's `causal`.
+        attend: the self-attention, from (B, T, C) to (B, T, C). None: that of chapter 6 with the block's `causal`.
             For rotary positions see `jumok.course.chapters.positions.attend_with_rotary`.
         context: (B, S, C), for a block with cross-attention. context_mask: broadcastable to (B, H, T, S), as in the
             production block.

@@ -1,4 +1,4 @@
-"""Chapter 6, two sequences and padding: cross-attention, batches of different lengths, encoder and decoder blocks.
+"""Chapter 15, two sequences and padding: cross-attention, batches of different lengths, encoder and decoder blocks.
 
 In cross-attention the queries come from one sequence, and keys and values from another; nothing else changes. Padding
 fills a batch up to its longest sequence, and a mask keeps it out of the result. Chapter 7
@@ -26,7 +26,7 @@ from jumok.nn import Block, MultiHeadAttention
 
 
 def cross_attention_by_loop(attention: MultiHeadAttention, x: Tensor, context: Tensor) -> Tensor:
-    """Cross-attention by the loop of chapter 2, one pair of a query and a key at a time.
+    """Cross-attention by the loop of chapter 3, one pair of a query and a key at a time.
 
     Args:
         attention: any layer without norms on q and k. x: (B, T, d_in), or (T, d_in). context: (B, S, d_context), or

@@ -1,6 +1,6 @@
-"""Chapter 2, dot-product attention without parameters: the weights depend on the similarity of vectors.
+"""Chapter 3, dot-product attention without parameters: the weights depend on the similarity of vectors.
 
-Nothing is learned here: x itself is query, key and value. The scores are not divided by sqrt(D) yet; chapter 3
+Nothing is learned here: x itself is query, key and value. The scores are not divided by sqrt(D) yet; chapter 4
 (`jumok.course.chapters.projections`) does that. `plain_attention` makes a production layer with the same result.
 
 Shapes use the legend of `jumok.nn.attention`. `scores` are before the softmax, `weights` after it.

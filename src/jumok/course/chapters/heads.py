@@ -1,4 +1,4 @@
-"""Chapter 5, many heads: concatenated single heads, one split projection, merging, and the output projection.
+"""Chapter 6, many heads: concatenated single heads, one split projection, merging, and the output projection.
 
 The functions use the parameters of a production `MultiHeadAttention` head by head: head h has rows
 h·D to (h+1)·D of W_q, the same rows of W_k and W_v (or those of the key/value head it shares), and the same *columns*

@@ -1,8 +1,8 @@
-"""Chapter 4, causal mask and dropout: masking before and after the softmax, empty rows, and dropout.
+"""Chapter 5, causal mask and dropout: masking before and after the softmax, empty rows, and dropout.
 
-The functions compute scores and weights one step at a time. Queries, keys, values and scores are those of chapter 3
+The functions compute scores and weights one step at a time. Queries, keys, values and scores are those of chapter 4
 (`jumok.course.chapters.projections.step_by_step`), from the parameters of a production `MultiHeadAttention` with one
-head. Chapter 5 (`jumok.course.chapters.heads`) handles several heads.
+head. Chapter 6 (`jumok.course.chapters.heads`) handles several heads.
 
 Shapes use the legend of `jumok.nn.attention`. `scores` are before the softmax, `weights` after it.
 

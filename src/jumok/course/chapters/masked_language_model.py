@@ -1,4 +1,4 @@
-"""Chapter 16, BERT: its input, masking of 80/10/10, the model with segments and the pooler, and a small text.
+"""Chapter 18, BERT: its input, masking of 80/10/10, the model with segments and the pooler, and a small text.
 
 Shapes use the legend of `jumok.nn.attention`.
 

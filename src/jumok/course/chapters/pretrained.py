@@ -1,4 +1,4 @@
-"""Chapter 11, attention in trained models: the attention of a published encoder, and what it explains.
+"""Chapter 20, attention in trained models: the attention of a published encoder, and what it explains.
 
 The encoder is all-MiniLM-L6-v2 (https://huggingface.co/sentence-transformers/all-MiniLM-L6-v2), a BERT of six layers
 that was trained to give sentences of similar meaning similar vectors. The package PACKAGE contains it. The functions
@@ -91,7 +91,7 @@ def read(model: BERT, text: str, *, special: bool = True) -> Tensor:
 
 
 def layer_states(model: BERT, ids: Tensor) -> Tensor:
-    """The input of each layer and the output of the last one, with the functions of chapters 5, 7, 8 and 10.
+    """The input of each layer and the output of the last one, with the functions of chapters 6, 7, 8 and 9.
 
     Args:
         model: any BERT. ids: (B, T), one text each and no padding.

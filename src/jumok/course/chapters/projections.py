@@ -1,4 +1,4 @@
-"""Chapter 3, queries, keys and values: three learned matrices, and why the scores are divided by sqrt(D).
+"""Chapter 4, queries, keys and values: three learned matrices, and why the scores are divided by sqrt(D).
 
 The functions take a production `MultiHeadAttention` with one head and compute its steps one by one. The rest of the
 module measures how the softmax behaves if the scores grow with the width.
@@ -82,7 +82,7 @@ def step_by_step(attention: MultiHeadAttention, x: Tensor) -> Steps:
 
 
 def attend_pair_by_pair(attention: MultiHeadAttention, x: Tensor) -> Tensor:
-    """One head by the loops of chapter 2, applied to the queries, keys and values of x.
+    """One head by the loops of chapter 3, applied to the queries, keys and values of x.
 
     Args:
         attention: a layer with one head. x: (B, T, d_in), or (T, d_in).

@@ -1,4 +1,4 @@
-"""Chapter 17, from recurrent networks to attention: an RNN and a GRU by hand, and a decoder that aligns.
+"""Chapter 16, from recurrent networks to attention: an RNN and a GRU by hand, and a decoder that aligns.
 
 A recurrent network computes one state after the other, h_t = f(h_{t-1}, x_t). `Reverser` is an encoder and a decoder of
 this kind, and writes its source backwards. Its decoder receives the source in one of three ways: as one vector, by

@@ -1,4 +1,4 @@
-"""Chapter 9, fast attention and the KV cache: attention in tiles, and keys and values that are computed once.
+"""Chapter 14, fast attention and the KV cache: attention in tiles, and keys and values that are computed once.
 
 Neither method changes the results. A *fused kernel* never stores the (T, S) scores: it computes them in tiles and
 corrects its sums whenever a larger score arrives (`see`). The *cache* stores the keys and values of past tokens, so

@@ -1,8 +1,8 @@
-"""Chapter 10, three models from one block: GPT, BERT, and the encoder–decoder.
+"""Chapter 9, three models from one block: GPT, BERT, and the encoder–decoder.
 
 The block is the same. The models differ in which positions attend to which, where keys and values come from, and what
 is predicted. The functions compute whole models from their parameters, with the functions of earlier chapters:
-embeddings and rotary positions of chapter 8, the block of chapter 7, heads of chapter 5.
+embeddings and rotary positions of chapter 8, the block of chapter 7, heads of chapter 6.
 
 Shapes use the legend of `jumok.nn.attention`.
 

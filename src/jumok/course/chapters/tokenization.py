@@ -1,4 +1,4 @@
-"""Chapter 15, tokenizers: characters with a fallback to bytes, jamo, byte pair encoding step by step, and its loss.
+"""Chapter 12, tokenizers: characters with a fallback to bytes, jamo, byte pair encoding step by step, and its loss.
 
 A tokenizer maps text to ids and ids to text. The functions learn and apply the same tokens as `jumok.train_tokenizer`,
 in a form that shows each step. Symbols are strings or bytes: byte pair encoding works for any sequence of either.

@@ -1,4 +1,4 @@
-"""Chapter 13, training: the gradient of the loss, AdamW, the learning rate, clipping and Muon, one formula at a time.
+"""Chapter 10, training: the gradient of the loss, AdamW, the learning rate, clipping and Muon, one formula at a time.
 
 Each function computes what the production trainer or PyTorch computes: `learning_rate` is `jumok.training.optim.rate`,
 `clipped` is `clip_gradients`, `adamw_step` is `torch.optim.AdamW`, and `muon_step` is `jumok.training.optim.Muon` with

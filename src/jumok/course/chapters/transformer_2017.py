@@ -1,8 +1,8 @@
-"""Chapter 18, the paper of 2017: its formulas, the number of parameters, and the costs of layers by counting.
+"""Chapter 17, the paper of 2017: its formulas, the number of parameters, and the costs of layers by counting.
 
 The functions follow "Attention Is All You Need" (https://arxiv.org/abs/1706.03762); the section is named in each.
 Formulas that are in other chapters are not repeated: attention in `heads`, norms and the MLP with the block, positions
-in chapter 8, and the whole model in chapter 10.
+in chapter 8, and the whole model in chapter 9.
 
 Shapes use the legend of `jumok.nn.attention`.
 """

@@ -1,4 +1,4 @@
-"""Chapter 14, writing: from logits to a token by loops, the decoding loop, and beam search.
+"""Chapter 11, writing: from logits to a token by loops, the decoding loop, and beam search.
 
 The functions work on one text, with Python lists and loops. The production functions of `jumok.inference.sampling`,
 `jumok.inference.engine` and `jumok.inference.beam_search` compute the same for batches.

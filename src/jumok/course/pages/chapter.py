@@ -14,7 +14,7 @@ A chapter is a Markdown file, docs/learn/LANGUAGE/NN-slug.md, with these parts:
 - A ```sh fence with only `pip install NAME` names a package that the code needs in addition to those of jumok.
 - Everything else is prose.
 
-The page on the ladder, docs/learn/LANGUAGE/ladder.md, has the same parts, but it is not a chapter and has no number.
+The page on the ladder, docs/learn/LANGUAGE/13-ladder.md, has the same parts, but it is not a chapter and has no number.
 
 An installed package contains the same files in the folder `text` next to this module. Importing this module does not
 import torch, so listing the chapters is fast; only `check` imports it.
