@@ -19,7 +19,7 @@ from jumok.course.practice.folder import Practice
 from jumok.course.practice.sandbox import Fault, Verdict
 from jumok.course.words import Words
 
-FILE = "practice/04_softmax.py"
+FILE = "practice/08_softmax.py"
 ONE = exercise("softmax")
 WRONG = ONE.solution.replace("e.sum(dim=-1", "e.sum(dim=-2").replace("scores.max(dim=-1", "scores.max(dim=-2")
 
@@ -60,12 +60,12 @@ def test_the_way_through_an_exercise(jumok) -> None:
     assert jumok("learn", "check", FILE, "--json").json["exercises"][0]["status"] == "open"
     refused = jumok("learn", "solution", FILE)
     assert refused.code == 1
-    assert "Try practice/04_softmax.py yourself first" in refused.err
+    assert "Try practice/08_softmax.py yourself first" in refused.err
     written(WRONG)
     end = jumok("learn", "check", "4", "--lang", "en")
     assert end.code == 1
     assert "The rows do not sum to one" in end.out
-    assert "jumok learn hint practice/04_softmax.py" in end.err
+    assert "jumok learn hint practice/08_softmax.py" in end.err
     assert "행의 합이 1이 아닙니다" in jumok("learn", "check", "softmax", "--lang", "ko").out
     for number in (1, 2, 3, 3):
         assert jumok("learn", "hint", FILE, "--json").json["hints"] == [h.en for h in ONE.hints[:number]]
@@ -131,7 +131,7 @@ def test_a_finished_part_can_be_trained(jumok) -> None:
     written(ONE.solution)
     last = jumok("learn", "check", "4").err
     assert "jumok learn use" not in last
-    assert "Next: practice/05_dot_product_attention.py" in last
+    assert "Next: practice/09_dot_product_attention.py" in last
 
 
 def test_check_without_a_file_checks_what_was_begun(jumok) -> None:
@@ -187,9 +187,9 @@ def test_watch_checks_again_when_a_file_is_saved(jumok, monkeypatch: pytest.Monk
 
 BAD = [
     (["check", "nothing.py"], 2, "There is no exercise 'nothing.py'"),
-    (["check", "sofmax"], 2, "04_softmax.py"),
-    (["check", "elsewhere/04_softmax.py"], 1, "There is no file elsewhere/04_softmax.py"),
-    (["check", "4"], 1, "There is no file practice/04_softmax.py"),
+    (["check", "sofmax"], 2, "08_softmax.py"),
+    (["check", "elsewhere/08_softmax.py"], 1, "There is no file elsewhere/08_softmax.py"),
+    (["check", "4"], 1, "There is no file practice/08_softmax.py"),
     (["hint"], 2, "Missing argument"),
     (["practice", "a-file"], 2, "is a file"),
     (["use", "a-file"], 1, "a-file"),
@@ -259,6 +259,6 @@ def test_files_as_editors_save_them(jumok, content: bytes, status: str, mistake:
     [(b"raise NotImplementedError", "is not written yet"), ("# 그날".encode("cp949"), "encoded in UTF-8")],
 )
 def test_use_explains_a_file_that_cannot_be_used(jumok, content: bytes, words: str) -> None:
-    Path("04_softmax.py").write_bytes(content)
-    end = jumok("learn", "use", "04_softmax.py")
+    Path("08_softmax.py").write_bytes(content)
+    end = jumok("learn", "use", "08_softmax.py")
     assert (end.code, words in end.err) == (1, True), end.err

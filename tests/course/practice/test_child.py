@@ -72,7 +72,7 @@ def written(folder: Path, slug: str, *replacements: tuple[str, str]) -> Path:
 
 @pytest.mark.slow
 def test_a_wrong_earlier_file_is_blamed_and_this_one_is_not(tmp_path: Path) -> None:
-    """A broken 20_learned_positions.py was reported as a fault of a correct 24_gpt.py, which has no way to mend it."""
+    """A broken 21_learned_positions.py was reported as a fault of a correct 24_gpt.py, which has no way to mend it."""
     written(tmp_path, "layer_norm")
     broken = written(tmp_path, "learned_positions", ("return x + ", "return 0.5 * x + "))
     path = written(tmp_path, "gpt")
@@ -81,7 +81,7 @@ def test_a_wrong_earlier_file_is_blamed_and_this_one_is_not(tmp_path: Path) -> N
     words = verdict["faults"][0]["words"]
     for language in ("ko", "en"):
         assert f"`jumok learn check {broken.name}`" in words[language]
-        assert "15_layer_norm.py" not in words[language]
+        assert "16_layer_norm.py" not in words[language]
     assert judge(broken, "learned_positions")["status"] == "wrong"
 
 
@@ -108,7 +108,7 @@ def test_a_fault_of_this_file_is_not_laid_on_an_earlier_one(tmp_path: Path) -> N
     path = written(tmp_path, "head", (SCORED, f"{SCORED} * 1.3"))
     fault = judge(path, "head")["faults"][0]
     assert fault["mistake"] is None
-    assert "07_causal_mask.py" not in fault["words"]["en"]
+    assert "11_causal_mask.py" not in fault["words"]["en"]
     written(tmp_path, "learned_positions")
     wrong = ("self.positions(self.token_embedding(ids))", "self.positions(ids[0, 0])")
     fault = judge(written(tmp_path, "gpt", wrong), "gpt")["faults"][0]
@@ -144,7 +144,7 @@ def test_the_template_shows_how_earlier_parts_are_called() -> None:
 
 def test_the_file_says_where_to_read_and_how_to_check() -> None:
     head = exercise("head").template.splitlines()[:2]
-    assert [all(f"jumok learn {verb}" in line for verb in ("4", "check 8", "hint 8")) for line in head] == [True, True]
+    assert [all(f"jumok learn {verb}" in line for verb in ("5", "check 12", "hint 12")) for line in head] == [True, True]
 
 
 def test_a_file_that_cannot_be_read_is_explained_once(tmp_path: Path) -> None:

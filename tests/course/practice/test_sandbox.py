@@ -39,7 +39,7 @@ CASES = {
 
 
 def verdict_on(tmp_path: Path, code: str, seconds: float = 20) -> Verdict:
-    path = tmp_path / "04_softmax.py"
+    path = tmp_path / "08_softmax.py"
     path.write_text(code, encoding="utf-8")
     return check(path, exercise("softmax"), seconds=seconds)
 

@@ -34,7 +34,7 @@ def learn() -> None:
       jumok learn
       jumok learn 3
       jumok learn practice
-      jumok learn check practice/04_softmax.py
+      jumok learn check practice/08_softmax.py
       jumok learn ladder novel.txt
       jumok learn slides 3
       jumok learn exam --students 30

@@ -87,7 +87,7 @@ def practice(folder: Path | None, language: Language | None, restore: str | None
     cls=Verb,
     short_help="Check an exercise, and say what is wrong and why.",
     examples="""
-    jumok learn check practice/04_softmax.py
+    jumok learn check practice/08_softmax.py
     jumok learn check 4
     jumok learn check
     jumok learn check --watch
@@ -134,7 +134,7 @@ def check(file: str | None, language: Language | None, watch: bool, as_json: boo
 @click.command(
     cls=Verb,
     short_help="Show the next of three hints for an exercise.",
-    examples="jumok learn hint practice/04_softmax.py",
+    examples="jumok learn hint practice/08_softmax.py",
 )
 @click.argument("file")
 @LANGUAGE
@@ -162,7 +162,7 @@ def hint(file: str, language: Language | None, as_json: bool, quiet: bool) -> No
 @click.command(
     cls=Verb,
     short_help="Show the solution of an exercise, after an attempt.",
-    examples="jumok learn solution practice/04_softmax.py",
+    examples="jumok learn solution practice/08_softmax.py",
 )
 @click.argument("file")
 @LANGUAGE

@@ -26,7 +26,7 @@ MINUTES = 1.0
     cls=Verb,
     short_help="Train a model with your own attention, block or GPT in it.",
     examples="""
-    jumok learn use practice/08_head.py
+    jumok learn use practice/12_head.py
     jumok learn use my_gpt.py novel.txt --minutes 3
     """,
 )

@@ -1,4 +1,4 @@
-"""The exercises in order, in parts. Importing this module does not import torch."""
+"""The exercises in the order of their chapters. Importing this module does not import torch."""
 
 from __future__ import annotations
 
@@ -20,21 +20,26 @@ MARK = re.compile(r"^ *# </?solution>\n", re.MULTILINE)
 BETWEEN_LANGUAGES = "\n\n- - -\n\n"  # in the docstring of an exercise: Korean above, English below
 FILE = re.compile(r"(?:\d\d_)?([a-z][a-z0-9_]*)(?:\.py)?")
 
-PARTS: Mapping[str, Mapping[str, int]] = {  # part -> exercise -> the chapter that explains it
-    "averaging": {"shapes": 0, "averaging_matrix": 1, "averaging_softmax": 1},
-    "dot_product": {"softmax": 2, "dot_product_attention": 2},
-    "attention": {"query_key_value": 3, "causal_mask": 4, "head": 4},
-    "heads": {"module_list_heads": 5, "split_heads": 5, "output_projection": 5},
-    "cross_attention": {"cross_attention": 6, "padding_mask": 6, "masked_mean": 6},
-    "block": {"layer_norm": 7, "mlp": 7, "residual": 7, "dropout": 7, "block": 7},
-    "positions": {"learned_positions": 8, "sinusoidal_positions": 8, "rotary_positions": 8, "embedding": 0},
-    "models": {"gpt": 10, "bigram": 12},
-    "training": {
-        "get_batch": 12, "cross_entropy": 13, "training_step": 13, "learning_rate": 13, "adamw": 13, "muon": 13,
+CHAPTERS: Mapping[int, Mapping[str, str]] = {  # chapter -> its exercises -> their module in `checks`
+    0: {"shapes": "averaging", "embedding": "positions"},
+    1: {"bigram": "models", "get_batch": "training", "cross_entropy": "training"},
+    2: {"averaging_matrix": "averaging", "averaging_softmax": "averaging"},
+    3: {"softmax": "dot_product", "dot_product_attention": "dot_product"},
+    4: {"query_key_value": "attention"},
+    5: {"causal_mask": "attention", "head": "attention"},
+    6: {"module_list_heads": "heads", "split_heads": "heads", "output_projection": "heads"},
+    7: {"layer_norm": "block", "mlp": "block", "residual": "block", "dropout": "block", "block": "block"},
+    8: {"learned_positions": "positions", "sinusoidal_positions": "positions", "rotary_positions": "positions"},
+    9: {"gpt": "models"},
+    10: {"training_step": "training", "learning_rate": "training", "adamw": "training", "muon": "training"},
+    11: {
+        "temperature": "writing", "top_k": "writing", "top_p": "writing", "generate": "writing",
+        "beam_search": "writing",
     },
-    "writing": {"temperature": 14, "top_k": 14, "top_p": 14, "generate": 14, "kv_cache": 9, "beam_search": 14},
-    "tokenizers": {"character_tokenizer": 15, "bpe_merges": 15},
-    "bert": {"bert_masking": 16},
+    12: {"character_tokenizer": "tokenizers", "bpe_merges": "tokenizers"},
+    14: {"kv_cache": "writing"},
+    15: {"cross_attention": "cross_attention", "padding_mask": "cross_attention", "masked_mean": "cross_attention"},
+    18: {"bert_masking": "bert"},
 }  # fmt: skip
 
 
@@ -42,7 +47,7 @@ PARTS: Mapping[str, Mapping[str, int]] = {  # part -> exercise -> the chapter th
 class Exercise:
     """One exercise.
 
-    number: from 1. part: the key in PARTS, and the module in `checks`. chapter: the number of its chapter.
+    number: from 1. part: the module in `checks`. chapter: the number of the chapter that explains it.
     """
 
     slug: str
@@ -118,8 +123,8 @@ def _signature(function: ast.FunctionDef) -> str:
 @cache
 def exercises() -> tuple[Exercise, ...]:
     """Return all exercises, in order."""
-    listed = [(part, slug, chapter) for part, slugs in PARTS.items() for slug, chapter in slugs.items()]
-    return tuple(Exercise(slug, number, part, chapter) for number, (part, slug, chapter) in enumerate(listed, 1))
+    listed = [(slug, part, chapter) for chapter, slugs in CHAPTERS.items() for slug, part in slugs.items()]
+    return tuple(Exercise(slug, number, part, chapter) for number, (slug, part, chapter) in enumerate(listed, 1))
 
 
 def exercise(name: str) -> Exercise:
