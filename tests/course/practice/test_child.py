@@ -144,7 +144,10 @@ def test_the_template_shows_how_earlier_parts_are_called() -> None:
 
 def test_the_file_says_where_to_read_and_how_to_check() -> None:
     head = exercise("head").template.splitlines()[:2]
-    assert [all(f"jumok learn {verb}" in line for verb in ("5", "check 12", "hint 12")) for line in head] == [True, True]
+    assert [all(f"jumok learn {verb}" in line for verb in ("5", "check 12", "hint 12")) for line in head] == [
+        True,
+        True,
+    ]
 
 
 def test_a_file_that_cannot_be_read_is_explained_once(tmp_path: Path) -> None:

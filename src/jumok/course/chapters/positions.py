@@ -141,3 +141,10 @@ def scores_everywhere(q: Tensor, k: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     queries = rotate_by_loop(q.expand(t, -1), cos, sin)  # (T, D)
     keys = rotate_by_loop(k.expand(t, -1), cos, sin)  # (T, D)
     return queries @ keys.T
+
+
+def sinusoidal(length: int, width: int) -> Tensor:
+    """Return the table of sinusoidal positions: (T,) and C -> (T, C), sines in even columns and cosines in odd ones."""
+    pairs = torch.arange(width // 2)
+    angles = torch.arange(length)[:, None] / 10_000.0 ** (2 * pairs / width).double()  # (T, C/2)
+    return torch.stack((angles.sin(), angles.cos()), dim=-1).flatten(1).float()  # (T, C)

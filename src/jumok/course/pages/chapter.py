@@ -2,7 +2,9 @@
 
 A chapter is a Markdown file, docs/learn/LANGUAGE/NN-slug.md, with these parts:
 
-- A ```python fence is a block of code. All blocks of a chapter run in order, in one namespace.
+- A ```python fence is a block of code. All blocks of a chapter run in order, in one namespace. With `source=NAME` it
+  is a definition of the chapters' modules (`jumok.course.pages.sources`); with `program` it is the end of the program
+  that is built up to this chapter.
 - A ```text fence directly after a block is the exact output of that block, except that `...` matches anything, as
   ELLIPSIS does in https://docs.python.org/3/library/doctest.html. A block without such a fence prints nothing.
 - A line with only `![words](file)` is a picture. A PNG is drawn by an earlier block. An SVG is one of the drawings of
@@ -46,13 +48,14 @@ _EXACT = doctest.ELLIPSIS | doctest.DONT_ACCEPT_TRUE_FOR_1 | doctest.DONT_ACCEPT
 _FILE = re.compile(r"(\d\d)-([a-z0-9-]+)\.md")
 _TITLE = re.compile(r"# (\d+)\. (.+)")
 _PART = re.compile(
-    r"^```python\n(?P<code>.*?)^```$(?:\n\s*^```text\n(?P<output>.*?)^```$)?"
+    r"^```python(?: source=(?P<name>[\w.]+)| (?P<kind>program))?\n(?P<code>.*?)^```$"
+    r"(?:\n\s*^```text\n(?P<output>.*?)^```$)?"
     r"|^!\[(?P<title>[^\]]*)\]\((?P<file>[^)\s]+)\)$"
     r"|^<details>\n<summary>(?P<question>[^\n]+)</summary>\n\n(?P<answer>.+?)\n\n</details>$"
     r"|(?P<other>^```.*?^```$)",
     re.MULTILINE | re.DOTALL,
 )
-_NOT_AN_ANSWER = re.compile(r"^(?:</?(?:details|summary)>|```python$)", re.MULTILINE)
+_NOT_AN_ANSWER = re.compile(r"^(?:</?(?:details|summary)>|```python\b.*$)", re.MULTILINE)
 _INSTALL = re.compile(r"^```sh\npip install ([\w.-]+)\n```$", re.MULTILINE)
 _CHAPTER_LINK = re.compile(r"(?<!!)\[([^\]]+)\]\((?:\.\./\w\w/)?(\d\d|ladder)[a-z0-9-]*\.md\)")
 _INDEX_ROW = re.compile(r"\| *(\d+) *\| *\[([^\]]+)\]\((\w+)/([^)]+)\) *\| *(.+?) *\|")
@@ -68,11 +71,17 @@ class Prose:
 
 @dataclass(frozen=True)
 class Code:
-    """A block of code and its output ("" for none). line: of its first line of code."""
+    """A block of code and its output ("" for none).
+
+    line: of its first line of code. name: of the definition that it shows, MODULE.NAME, or "". kind: "program" for the
+    end of the program built so far, or "".
+    """
 
     source: str
     output: str
     line: int
+    name: str = ""
+    kind: str = ""
 
     @property
     def shown(self) -> str:
@@ -328,7 +337,7 @@ def _parts(text: str, path: Path) -> Iterator[Part]:
         begin = match.end()
         line = text.count("\n", 0, match.start()) + 1
         if match["code"] is not None:
-            yield Code(match["code"], match["output"] or "", line + 1)
+            yield Code(match["code"], match["output"] or "", line + 1, match["name"] or "", match["kind"] or "")
         elif match["question"] is not None:
             if _NOT_AN_ANSWER.search(match["answer"]):
                 raise _bad_question(path, line)
