@@ -120,19 +120,29 @@ def slides(lesson: str, out: Path | None, force: bool, language: Language | None
 
 @click.command(
     cls=Verb,
-    short_help="Print a complete GPT in one file of plain PyTorch.",
+    short_help="Print what the chapters build, as one program.",
     examples="""
     jumok learn script > gpt.py
     python gpt.py novel.txt --minutes 5
+    jumok learn script 6
     """,
 )
+@click.argument("lesson", required=False, metavar="[CHAPTER]")
 @common(device=False)
-def script(as_json: bool, quiet: bool) -> None:
+def script(lesson: str | None, as_json: bool, quiet: bool) -> None:
     """Print a complete character GPT in plain PyTorch: data, attention, blocks, training and writing in 200 lines.
 
     The file needs nothing but PyTorch. With the same parameters it computes what the classic GPT of jumok computes.
+    With a CHAPTER, print all that was built up to this chapter, as a program that runs.
     """
-    source = resources.files("jumok.course").joinpath("gpt_script.py").read_text(encoding="utf-8")
+    if lesson is None:
+        source = resources.files("jumok.course").joinpath("gpt_script.py").read_text(encoding="utf-8")
+    else:
+        from jumok.course.pages.chapter import chapters
+        from jumok.course.pages.sources import program
+
+        chosen = users_language()
+        source = program(chapters(chosen), _chapter(lesson, chosen))
     if as_json:
         print_json({"script": source})
     else:
