@@ -59,6 +59,7 @@ SLUGS = [
     "cross-attention", "from-recurrent-networks", "the-2017-paper", "bert", "encoder-decoder", "real-words",
     "agreement",
 ]  # fmt: skip
+PROGRAM = {"ko": "지금까지의 프로그램", "en": "The program so far"}  # where there is one, after the mistakes
 SECTIONS = {
     "ko": ["예측하고 실험하기", "흔한 실수", "용어", "더 읽기", "확인 문제", "연습"],
     "en": ["Predict, then try", "Common mistakes", "Terms", "Further reading", "Questions", "Practice"],
@@ -146,6 +147,10 @@ def test_a_chapter_has_its_sections(chapter: Chapter) -> None:
     """In this order, after what is its own; and it ends by pointing to the next one."""
     prose = [part.text for part in chapter.parts() if isinstance(part, Prose)]
     headings = [heading for text in prose for heading in re.findall(r"^## (.+)$", text, re.MULTILINE)]
+    has_program = any(block.kind == "program" for block in code_of(chapter))
+    assert (PROGRAM[chapter.language] in headings) == has_program
+    if has_program:
+        assert headings.pop(-5) == PROGRAM[chapter.language]
     assert headings[-6:] == SECTIONS[chapter.language]
     assert len(headings) > 6
     following = next((each for each in written(chapter.language) if each.number == chapter.number + 1), None)

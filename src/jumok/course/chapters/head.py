@@ -5,8 +5,19 @@ Shapes use the legend of `jumok.nn.attention`.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor, nn
+
+
+def causal_attention_by_loop(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    """Attend from query t to the keys 0 to t only: (T, D) each -> (T, D)."""
+    outputs = []
+    for t in range(len(q)):
+        scores = k[: t + 1] @ q[t] / q.shape[-1] ** 0.5  # (t + 1,)
+        outputs.append(scores.softmax(dim=-1) @ v[: t + 1])  # (D,)
+    return torch.stack(outputs)  # (T, D)
 
 
 def causal_mask(t: int) -> Tensor:
@@ -14,12 +25,21 @@ def causal_mask(t: int) -> Tensor:
     return torch.ones(t, t, dtype=torch.bool).tril()
 
 
+def masked_softmax(scores: Tensor, mask: Tensor) -> Tensor:
+    """Mask the scores, then apply the softmax: (..., T, S) -> (..., T, S)."""
+    return scores.masked_fill(~mask, float("-inf")).softmax(dim=-1)
+
+
+def masked_after_softmax(scores: Tensor, mask: Tensor) -> Tensor:
+    """Apply the softmax, then mask the weights and divide by their sum: (..., T, S) -> (..., T, S)."""
+    weights = scores.softmax(dim=-1) * mask  # (..., T, S)
+    return weights / weights.sum(dim=-1, keepdim=True)
+
+
 def attention_weights(q: Tensor, k: Tensor, mask: Tensor | None = None) -> Tensor:
     """Return softmax(q kᵀ / √D), without what the mask forbids: (..., T, D) and (..., S, D) -> (..., T, S)."""
     scores = q @ k.transpose(-2, -1) / q.shape[-1] ** 0.5  # (..., T, S)
-    if mask is not None:
-        scores = scores.masked_fill(~mask, float("-inf"))
-    return scores.softmax(dim=-1)
+    return scores.softmax(dim=-1) if mask is None else masked_softmax(scores, mask)
 
 
 class Head(nn.Module):
@@ -37,3 +57,16 @@ class Head(nn.Module):
         q, k, v = self.q_proj(x), self.k_proj(x), self.v_proj(x)  # (B, T, D)
         weights = attention_weights(q, k, causal_mask(x.shape[-2]))  # (B, T, T)
         return self.dropout(weights) @ v  # (B, T, D)
+
+
+@torch.no_grad()
+def influence(layer: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
+    """Return which outputs depend on which inputs: x (S, C) or (1, S, C) -> (T, S), bool."""
+    before = layer(x)
+    reached = []
+    for s in range(x.shape[-2]):
+        changed = x.clone()
+        changed[..., s, :] += torch.linspace(1, 2, x.shape[-1], dtype=x.dtype)
+        difference = (layer(changed) - before).abs().amax(dim=-1)  # (T,)
+        reached.append(difference.flatten() > 1e-6)
+    return torch.stack(reached, dim=-1)  # (T, S)
