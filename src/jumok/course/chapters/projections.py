@@ -16,8 +16,13 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from jumok.course.chapters.dot_product import attend_by_loop, entropy, scores_by_product, softmax, softmax_jacobian
+from jumok.course.chapters.dot_product import attend_by_loop, entropy, softmax, softmax_jacobian
 from jumok.nn import MultiHeadAttention
+
+
+def scores_by_product(q: Tensor, k: Tensor) -> Tensor:
+    """Return q kᵀ."""
+    return q @ k.transpose(-2, -1)
 
 
 class Steps(NamedTuple):
