@@ -18,7 +18,7 @@ from sphinx.application import Sphinx
 from sphinx.environment import BuildEnvironment
 from sphinx.util import rst
 
-from jumok.course.pages.chapter import chapters, ladder_page
+from jumok.course.pages.chapter import chapters, map_page
 from jumok.course.pages.html import PIECES
 from jumok.course.pages.notebook import write_notebook
 from jumok.course.pages.wheel import addresses, is_published, wheel_name
@@ -174,7 +174,7 @@ def translation(page: str) -> str:
 def write_notebooks(app: Sphinx, error: Exception | None) -> None:
     """Write the notebook of each chapter next to its page, with the wheel that it installs."""
     if error is None:
-        for chapter in [*chapters(language), ladder_page(language)]:
+        for chapter in [*chapters(language), map_page(language)]:
             page = f"learn/{language}/{chapter.path.stem}"
             if page in app.env.found_docs:
                 write_notebook(chapter, Path(app.outdir, f"{page}.ipynb"), force=True)

@@ -162,7 +162,7 @@ def _list(language: Language, as_json: bool) -> None:
 
     found = chapters(language)
     if as_json:
-        print_json({"language": language, "chapters": [described(chapter) for chapter in found], "ladder": "ladder"})
+        print_json({"language": language, "chapters": [described(chapter) for chapter in found]})
         return
     from jumok.course.pages.terminal import render_list
 

@@ -101,10 +101,10 @@ def ladder(
 
 
 def _show_page(language: Language, as_json: bool, quiet: bool) -> None:
-    """Show the page on the ladder, and the command that trains it."""
-    from jumok.course.pages.chapter import ladder_page
+    """Show the chapter on the ladder, and the command that trains it."""
+    from jumok.course.pages.chapter import chapter
 
-    page = ladder_page(language)
+    page = chapter("ladder", language)
     if as_json:
         print_json({**described(page), "text": page.text})
         return

@@ -16,7 +16,7 @@ A chapter is a Markdown file, docs/learn/LANGUAGE/NN-slug.md, with these parts:
 - A ```sh fence with only `pip install NAME` names a package that the code needs in addition to those of jumok.
 - Everything else is prose.
 
-The page on the ladder, docs/learn/LANGUAGE/13-ladder.md, has the same parts, but it is not a chapter and has no number.
+The page with the map of a GPT, docs/learn/LANGUAGE/map.md, stands before the chapters and has no number.
 
 An installed package contains the same files in the folder `text` next to this module. Importing this module does not
 import torch, so listing the chapters is fast; only `check` imports it.
@@ -57,7 +57,7 @@ _PART = re.compile(
 )
 _NOT_AN_ANSWER = re.compile(r"^(?:</?(?:details|summary)>|```python\b.*$)", re.MULTILINE)
 _INSTALL = re.compile(r"^```sh\npip install ([\w.-]+)\n```$", re.MULTILINE)
-_CHAPTER_LINK = re.compile(r"(?<!!)\[([^\]]+)\]\((?:\.\./\w\w/)?(\d\d|ladder)[a-z0-9-]*\.md\)")
+_CHAPTER_LINK = re.compile(r"(?<!!)\[([^\]]+)\]\((?:\.\./\w\w/)?(\d\d|map)[a-z0-9-]*\.md\)")
 _INDEX_ROW = re.compile(r"\| *(\d+) *\| *\[([^\]]+)\]\((\w+)/([^)]+)\) *\| *(.+?) *\|")
 
 
@@ -131,7 +131,7 @@ class Failure:
 class Chapter:
     """One chapter in one language.
 
-    number: from 0; None for the page on the ladder. question: the question that it answers ("" if the index has none).
+    number: from 0; None for the map. question: the question that it answers ("" if the index has none).
     """
 
     number: int | None
@@ -197,6 +197,8 @@ def chapter(key: int | str, language: Language = "ko", *, hint: str = "") -> Cha
             )
         return found[0]
     slug = re.sub(r"^\d\d?-", "", name)
+    if slug == "map":
+        return map_page(language)
     for each in known:
         if slug == each.slug:
             return each
@@ -217,20 +219,18 @@ def chapter(key: int | str, language: Language = "ko", *, hint: str = "") -> Cha
     )
 
 
-def ladder_page(language: Language = "ko") -> Chapter:
-    """Return the page on the ladder as a `Chapter` without a number and without a question.
+def map_page(language: Language = "ko") -> Chapter:
+    """Return the page with the map of a GPT, which stands before the chapters, as a `Chapter` without a number.
 
     Raises `ConfigError` for an unknown language, and `LessonError` if this installation lacks the page.
     """
     require_choice("language", language, LANGUAGES)
-    path = FOLDER / language / "ladder.md"
+    path = FOLDER / language / "map.md"
     if not path.is_file():
-        raise LessonError(
-            "the page on the ladder is missing in this installation: {path}. Install jumok again.", path=path
-        )
+        raise LessonError("the map is missing in this installation: {path}. Install jumok again.", path=path)
     with path.open(encoding="utf-8") as file:
         title = file.readline().strip().removeprefix("# ")
-    return Chapter(number=None, slug="ladder", language=language, title=title, question="", path=path)
+    return Chapter(number=None, slug="map", language=language, title=title, question="", path=path)
 
 
 def check(chapter: Chapter, folder: Path) -> list[Failure]:
@@ -257,7 +257,7 @@ def offline(prose: str) -> str:
     """Prose without links to local files: a link becomes its text, and a link to a chapter also names the command
     that shows it."""
     prose = _CHAPTER_LINK.sub(
-        lambda link: f"{link[1]} (`jumok learn {link[2] if link[2] == 'ladder' else int(link[2])}`)", prose
+        lambda link: f"{link[1]} (`jumok learn {link[2] if link[2] == 'map' else int(link[2])}`)", prose
     )
     return re.sub(r"(?<!!)\[([^\]]+)\]\((?!https?:)[^)\s]+\)", r"\1", prose)
 

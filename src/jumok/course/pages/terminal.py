@@ -18,7 +18,7 @@ from rich.table import Table
 from rich.text import Text
 from rich.theme import Theme
 
-from jumok.course.pages.chapter import TEXTS, Chapter, Code, Picture, Prose, Question, offline
+from jumok.course.pages.chapter import TEXTS, Chapter, Code, Picture, Prose, Question, map_page, offline
 from jumok.course.words import Language, read_toml, words_in
 
 WIDEST = 96  # columns; longer lines are hard to follow
@@ -53,13 +53,13 @@ def render(chapter: Chapter, *, width: int = 80, colour: bool = False) -> str:
 
 
 def render_list(chapters: Sequence[Chapter], language: Language, *, width: int = 80, colour: bool = False) -> str:
-    """Return all chapters with their questions, the ladder, and further commands. Arguments as for `render`."""
+    """Return the map, all chapters with their questions, and further commands. Arguments as for `render`."""
     console = _console(width, colour)
     contents = _table()
+    overview = map_page(language)
+    contents.add_row("", _entry(overview.title, overview.slug, overview.question))
     for chapter in chapters:
         contents.add_row(str(chapter.number), _entry(chapter.title, chapter.slug, chapter.question))
-    ladder = words_in(TEXTS, "ladder")
-    contents.add_row("↑", _entry(ladder["title"].said(language), "ladder", ladder["question"].said(language)))
     console.print(contents)
     console.print()
     commands = _table()

@@ -1,4 +1,4 @@
-"""The map of the exercises: which part of a GPT each of them builds.
+"""The map of a GPT: which chapter explains each part, and which exercises build it.
 
 The map is the drawing "map" of `jumok.course.drawings`. Importing this module does not import torch.
 """
@@ -31,16 +31,19 @@ def place_of(one: Exercise) -> Words:
 
 
 def draw_map(path: Path, language: Language, *, following: Exercise | None = None, done: Collection[str] = ()) -> None:
-    """Draw the map as SVG, with the numbers of the exercises beside their parts.
+    """Draw the map as SVG. Beside each part stand its chapter and the numbers of its exercises.
 
     Args:
         following: the exercise whose part gets a thick border.
         done: slugs of the exercises that are done; a check mark stands beside a part when all of its exercises are.
     """
     numbers = {one.slug: one.number for one in exercises()}
+    chapter = words_in(TEXTS, "table")["chapter"]
     notes = {
-        part: ranges(numbers[slug] for slug in slugs) + (" ✓" if set(slugs) <= set(done) else "")
-        for part, slugs in places().items()
+        part: chapter.said(language, number=each["chapter"])
+        + f" · {ranges(numbers[slug] for slug in each['exercises'])}"
+        + (" ✓" if set(each["exercises"]) <= set(done) else "")
+        for part, each in read_toml(TEXTS)["part"].items()
     }
     draw_architecture("map", path, language, () if following is None else (part_of(following),), notes=notes)
 
