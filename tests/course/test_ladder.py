@@ -31,7 +31,7 @@ from jumok.course.ladder.results import LadderRecord, Point, RungResult, TextFac
 from jumok.course.ladder.run import Ladder, LadderEvent, LadderFinished, RungFinished, RungStarted, default_folder
 from jumok.course.ladder.rungs import PARTS, RUNGS, TEXTS, LadderConfig, say
 from jumok.course.ladder.verdicts import verdict
-from jumok.course.pages.chapter import Code, Picture, check, ladder_page
+from jumok.course.pages.chapter import Code, Picture, check, chapter
 from jumok.course.words import LANGUAGES, Language, words_in
 from jumok.errors import ConfigError, JumokError, ResumeError, RunError, TextError
 from jumok.interop.huggingface.convert import to_hf
@@ -715,25 +715,25 @@ def test_control_characters_of_a_sample_do_not_reach_the_terminal(capsys: pytest
 @languages
 def test_the_page_on_the_ladder_does_what_it_says(language: Language, tmp_path: Path) -> None:
     """Its blocks of code print what stands below them, as in the chapters."""
-    assert [str(failure) for failure in check(ladder_page(language), tmp_path)] == []
+    assert [str(failure) for failure in check(chapter("ladder", language), tmp_path)] == []
 
 
 def test_the_page_is_the_same_in_both_languages() -> None:
     """The same code and the same output, but for comments; the same figures in the table, and the picture."""
-    ko, en = ([part for part in ladder_page(language).parts() if isinstance(part, Code)] for language in LANGUAGES)
+    ko, en = ([part for part in chapter("ladder", language).parts() if isinstance(part, Code)] for language in LANGUAGES)
     assert len(ko) == 7
     assert [part.output for part in ko] == [part.output for part in en]
     assert [ast.dump(ast.parse(part.source)) for part in ko] == [ast.dump(ast.parse(part.source)) for part in en]
     figures = []
     for language in LANGUAGES:
-        page = ladder_page(language).text
+        page = chapter("ladder", language).text
         [table] = re.findall(r"^<!-- ladder:begin -->\n((?:\|.*\n)*)<!-- ladder:end -->$", page, re.MULTILINE)
         lines, expected = table.splitlines(), report.markdown_table(made_up(), language).splitlines()
         assert len(lines) == 12
         assert lines[:2] == expected[:2]
         assert [line.split("|")[1] for line in lines] == [line.split("|")[1] for line in expected]
         figures.append([re.findall(r"[+−]?\d[\d,.]*", line.split("|", 2)[2]) for line in lines[2:]])
-        [picture] = (part for part in ladder_page(language).parts() if isinstance(part, Picture))
+        [picture] = (part for part in chapter("ladder", language).parts() if isinstance(part, Picture))
         assert picture.path == LEARN / "pictures" / language / "ladder.png"
         assert picture.path.read_bytes().startswith(b"\x89PNG")
     assert figures[0] == figures[1]

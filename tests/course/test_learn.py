@@ -41,7 +41,7 @@ from jumok.course.pages.chapter import (
     Prose,
     Question,
     check,
-    ladder_page,
+    map_page,
     offline,
 )
 from jumok.course.pages.html import IMAGES, ChapterPage
@@ -266,9 +266,9 @@ def test_both_languages_have_the_same_code(korean: Chapter, english: Chapter) ->
 
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_nothing_is_left_over(language: Language) -> None:
-    """Each file is a chapter, or the page on the ladder, and each picture is in one, or on the page on practice."""
+    """Each file is a chapter, or the map, and each picture is in one, or on the page on practice."""
     pages = sorted(path.name for path in (LEARN / language).iterdir())
-    assert [name for name in pages if name != "ladder.md"] == [each.path.name for each in written(language)]
+    assert [name for name in pages if name != "map.md"] == [each.path.name for each in written(language)]
     practice = ROOT / "docs" / ("ko" if language == "ko" else "") / "practice.md"
     files = [*(LEARN / language / name for name in pages), practice]
     text = "".join(path.read_text(encoding="utf-8") for path in files)
@@ -291,7 +291,7 @@ def test_the_index_has_each_chapter(language: Language) -> None:
 def test_the_index_can_be_followed() -> None:
     """Its links lead to files, and its commands are ones that there are."""
     index = (LEARN / "README.md").read_text(encoding="utf-8")
-    assert all(f"]({language}/ladder.md)" in index for language in LANGUAGES)
+    assert all(f"]({language}/map.md)" in index for language in LANGUAGES)
     for target in re.findall(r"\]\(([^)#\s]+)\)", index):
         assert (LEARN / target).is_file(), target
     commands = [line for block in re.findall(r"^```sh\n(.*?)^```$", index, re.M | re.S) for line in block.splitlines()]
@@ -372,7 +372,7 @@ def test_the_packages_that_a_chapter_needs(library: Path) -> None:
     """They are what the reader is told; a chapter that tells nothing needs nothing."""
     text = "Install it.\n\n```sh\npip install some-package2\n```\n\n```sh\njumok learn\n```\n\n`pip install other`\n"
     assert chapter_of(library, text).packages == ["some-package2"]
-    assert [each.number for each in CHAPTERS if each.packages] == [11, 11]
+    assert [each.number for each in CHAPTERS if each.packages] == [20, 20]
     for each in (each for each in CHAPTERS if each.packages):
         first = each.parts()[0]
         assert isinstance(first, Prose), "it is said before there is code to run"
@@ -566,16 +566,16 @@ def test_a_chapter_that_there_is_not(library: Path, key: int | str, message: str
         lessons.chapter(key, "ko")
 
 
-def test_the_page_on_the_ladder(library: Path) -> None:
-    page = library / "ko/ladder.md"
-    with pytest.raises(LessonError, match="the page on the ladder is missing in this installation"):
-        lessons.ladder_page("ko")
-    page.write_text("# 사다리\n\n글.\n", encoding="utf-8")
-    found = lessons.ladder_page("ko")
-    assert (found.number, found.slug, found.title, found.question, found.path) == (None, "ladder", "사다리", "", page)
+def test_the_page_with_the_map(library: Path) -> None:
+    page = library / "ko/map.md"
+    with pytest.raises(LessonError, match="the map is missing in this installation"):
+        lessons.map_page("ko")
+    page.write_text("# 지도\n\n글.\n", encoding="utf-8")
+    found = lessons.map_page("ko")
+    assert (found.number, found.slug, found.title, found.question, found.path) == (None, "map", "지도", "", page)
     book = notebook(found)
-    assert book["metadata"]["title"] == "사다리"
-    assert book["cells"][0]["id"] == "ladder-000"
+    assert book["metadata"]["title"] == "지도"
+    assert book["cells"][0]["id"] == "map-000"
 
 
 def test_an_installation_without_chapters(library: Path) -> None:
@@ -594,7 +594,7 @@ def test_links_for_readers_who_are_elsewhere() -> None:
     assert offline("see [4장](04-causal-mask.md)") == "see 4장 (`jumok learn 4`)"
     assert offline("see [0장](00-before-you-start.md)") == "see 0장 (`jumok learn 0`)"
     assert offline("see [ch. 10](../en/10-three-models.md)") == "see ch. 10 (`jumok learn 10`)"
-    assert offline("[the ladder](ladder.md)") == "the ladder (`jumok learn ladder`)"
+    assert offline("[the map](map.md)") == "the map (`jumok learn map`)"
     assert offline("[code](../../../src/jumok/attention.py) [x](#top)") == "code x"
     assert offline("[paper](https://arxiv.org/abs/1706.03762)") == "[paper](https://arxiv.org/abs/1706.03762)"
 
@@ -636,7 +636,7 @@ def test_code_is_never_broken(language: Language, colour: bool) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_the_page_of_a_chapter_needs_nothing_but_itself(language: Language, tmp_path: Path) -> None:
-    for chapter in [*written(language), ladder_page(language)]:
+    for chapter in [*written(language), map_page(language)]:
         page = ChapterPage(chapter).html
         assert not re.search(r"""(?:src|href)=["'](?!data:|https?://|#)|@import|url\(""", page)
         assert not re.search(r"<(?:script|img|link|iframe)[^>]*https?:", page)
@@ -684,7 +684,7 @@ def test_the_list_of_chapters(language: Language, width: int) -> None:
     flat = re.sub(r"\s+", " ", text)
     for each in known:
         assert f"{each.number} {each.title} {each.slug} {each.question}" in flat
-    assert "ladder" in text
+    assert "map" in text
 
 
 # --- notebooks ---
