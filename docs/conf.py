@@ -26,6 +26,14 @@ from jumok.view.bundle import script
 
 DOCS = Path(__file__).parent
 PIECE = re.compile(r"/try-(\w+)\.svg$")
+MOVED = {  # chapters whose number has changed: the old page -> the slug
+    "01-average-the-past": "average-the-past", "02-dot-product": "dot-product",
+    "03-queries-keys-values": "queries-keys-values", "04-causal-mask": "causal-mask", "05-many-heads": "many-heads",
+    "06-cross-attention": "cross-attention", "09-fast-attention": "fast-attention", "10-three-models": "gpt",
+    "11-real-words": "real-words", "12-bigram-and-batches": "bigram-and-batches", "13-training": "training",
+    "14-writing": "writing", "15-tokenizers": "tokenizers", "16-bert": "bert",
+    "17-from-recurrent-networks": "from-recurrent-networks", "18-the-2017-paper": "the-2017-paper", "ladder": "ladder",
+}  # fmt: skip
 FURO_IN_KOREAN = {
     "On this page": "이 페이지",
     "Back to top": "맨 위로",
@@ -73,6 +81,7 @@ def setup(app: Sphinx) -> None:
     app.connect("autodoc-process-docstring", describe_settings)
     app.connect("html-page-context", complete_page)
     app.connect("build-finished", write_notebooks)
+    app.connect("build-finished", write_redirects)
 
 
 def without_search(app: Sphinx) -> None:
@@ -169,6 +178,19 @@ def translation(page: str) -> str:
     else:
         other, home = page.replace("learn/ko/", "learn/en/").removeprefix("ko/"), "index"
     return other if (DOCS / f"{other}.md").is_file() else home
+
+
+def write_redirects(app: Sphinx, error: Exception | None) -> None:
+    """Lead readers of a page under its old number to the page of the chapter."""
+    if error is None:
+        pages = {chapter.slug: f"{chapter.path.stem}.html" for chapter in chapters(language)}
+        for old, slug in MOVED.items():
+            if (Path(app.outdir) / f"learn/{language}").is_dir():
+                (Path(app.outdir) / f"learn/{language}/{old}.html").write_text(
+                    f'<!doctype html><meta charset="utf-8"><meta http-equiv="refresh" content="0; url={pages[slug]}">'
+                    f'<link rel="canonical" href="{pages[slug]}"><a href="{pages[slug]}">{pages[slug]}</a>\n',
+                    encoding="utf-8",
+                )
 
 
 def write_notebooks(app: Sphinx, error: Exception | None) -> None:
