@@ -22,7 +22,7 @@ class CrossAttention(MultiHeadAttention):
 
 
 def pad(sequences: Sequence[Tensor], value: float = 0.0) -> tuple[Tensor, Tensor]:
-    """Return a batch of sequences, (S_b, C) each, (B, S, C), and its mask, (B, 1, 1, S): True where there is a token."""
+    """Return a batch (B, S, C) of sequences, (S_b, C) each, and its mask (B, 1, 1, S): True for tokens."""
     longest = max(len(sequence) for sequence in sequences)
     batch = torch.full((len(sequences), longest, sequences[0].shape[-1]), value, dtype=sequences[0].dtype)
     mask = torch.zeros(len(sequences), 1, 1, longest, dtype=torch.bool)
