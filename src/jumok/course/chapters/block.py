@@ -98,7 +98,7 @@ class Block(nn.Module):
         return x + self.dropout(self.mlp(self.mlp_norm(x)))  # (B, T, C)
 
 
-Join = Callable[[Tensor, Callable[[Tensor], Tensor], nn.Module], Tensor]  # (x, f, norm) -> (B, T, C)
+Join = Callable[[Tensor, Callable[[Tensor], Tensor], nn.Module], Tensor]
 
 
 def random_blocks(n_layer: int, gain: float, seed: int) -> tuple[list[Block], Tensor]:

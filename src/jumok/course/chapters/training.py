@@ -1,9 +1,6 @@
-"""Chapter 10, training: the gradient of the loss, AdamW, the learning rate, clipping and Muon, one formula at a time.
+"""Chapter 10, training: gradients by the chain rule, AdamW, the learning rate, clipping, the loop, and Muon.
 
-Each function computes what the production trainer or PyTorch computes: `learning_rate` is `jumok.training.optim.rate`,
-`clipped` is `clip_gradients`, `adamw_step` is `torch.optim.AdamW`, and `muon_step` is `jumok.training.optim.Muon` with
-the exact orthogonal matrix. `trainer_losses` runs the production trainer itself, for comparison with a loop of one's
-own.
+Shapes use the legend of `jumok.nn.attention`.
 
 Source: AdamW: https://arxiv.org/abs/1711.05101; Muon: https://kellerjordan.github.io/posts/muon/.
 """
@@ -11,40 +8,65 @@ Source: AdamW: https://arxiv.org/abs/1711.05101; Muon: https://kellerjordan.gith
 from __future__ import annotations
 
 import math
-import tempfile
-from collections.abc import Sequence
-from pathlib import Path
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.nn import functional as F
 
-from jumok import GPT, Trainer
-from jumok.config import GPTConfig, TrainConfig
-from jumok.course.chapters.foundations import one_hot
-from jumok.nn import Block
-from jumok.runs.events import Step
-from jumok.training.optim import POLYNOMIALS
+from jumok.course.chapters.bigrams import get_batch
+
+
+class Value:
+    """A number that remembers how it was computed, so that `backward` can compute the gradients of what went into it.
+
+    Args:
+        data: the number. inputs: pairs of a value that it was computed from and the local derivative.
+    """
+
+    def __init__(self, data: float, inputs: Sequence[tuple[Any, float]] = ()) -> None:
+        self.data, self.inputs, self.grad = data, inputs, 0.0
+
+    def __add__(self, other: Any) -> Any:
+        return Value(self.data + other.data, [(self, 1.0), (other, 1.0)])
+
+    def __sub__(self, other: Any) -> Any:
+        return Value(self.data - other.data, [(self, 1.0), (other, -1.0)])
+
+    def __mul__(self, other: Any) -> Any:
+        return Value(self.data * other.data, [(self, other.data), (other, self.data)])
+
+    def exp(self) -> Any:
+        """Return e to the power of this value."""
+        return Value(math.exp(self.data), [(self, math.exp(self.data))])
+
+    def log(self) -> Any:
+        """Return the natural logarithm."""
+        return Value(math.log(self.data), [(self, 1 / self.data)])
+
+    def order(self, seen: set[Any]) -> list[Any]:
+        """Return all values that lead to this one, each after its inputs."""
+        if self in seen:
+            return []
+        seen.add(self)
+        return [each for value, _ in self.inputs for each in value.order(seen)] + [self]
+
+    def backward(self) -> None:
+        """Add to `grad` of each value that leads to this one the derivative of this one."""
+        self.grad = 1.0
+        for value in reversed(self.order(set())):
+            for source, local in value.inputs:
+                source.grad += value.grad * local
 
 
 def logit_gradient(logits: Tensor, targets: Tensor) -> Tensor:
-    """The derivative of the mean cross-entropy with respect to the logits: probabilities minus one-hot targets.
-
-    Args:
-        logits: (..., V). targets: (...), ids below V.
-
-    Returns:
-        (..., V), divided by the number of targets; equal to what autograd computes. Each row sums to 0.
-    """
-    difference = logits.softmax(dim=-1) - one_hot(targets, logits.shape[-1]).to(logits.dtype)  # (..., V)
-    return difference / targets.numel()
-
-
-# --- optimizers -------------------------------------------------------------------------------------------------------
+    """Return the derivative of the mean cross-entropy with respect to the logits: (N, V), (N,) -> (N, V)."""
+    return (logits.softmax(dim=-1) - F.one_hot(targets, logits.shape[-1])) / len(targets)
 
 
 class AdamState(NamedTuple):
-    """What Adam remembers of a parameter. step: updates so far. mean, square: running means of g and of g²."""
+    """What Adam remembers of a parameter: the number of updates, and running means of g and of g²."""
 
     step: int
     mean: Tensor
@@ -52,7 +74,7 @@ class AdamState(NamedTuple):
 
 
 def adam_begin(parameter: Tensor) -> AdamState:
-    """The state before the first update: zeros of the shape of the parameter."""
+    """Return the state before the first update."""
     return AdamState(0, torch.zeros_like(parameter), torch.zeros_like(parameter))
 
 
@@ -65,125 +87,76 @@ def adamw_step(
     beta1: float = 0.9,
     beta2: float = 0.95,
     weight_decay: float = 0.0,
-    epsilon: float = 1e-8,
 ) -> tuple[Tensor, AdamState]:
-    """One update of AdamW.
-
-    Args:
-        parameter, gradient: of one shape. state: of the update before. rate: learning rate. beta1, beta2: decay of the
-            two running means. weight_decay: shrinks the parameter by rate · weight_decay, apart from the gradient.
-        epsilon: avoids a division by zero.
-
-    Returns:
-        The new parameter and the new state; equal to `torch.optim.AdamW`.
-    """
+    """Return the parameter after one update of AdamW, and the new state; as `torch.optim.AdamW`."""
     step = state.step + 1
     mean = beta1 * state.mean + (1 - beta1) * gradient
     square = beta2 * state.square + (1 - beta2) * gradient**2
-    # Both begin at zero and are too small at first; these divisions correct that.
-    direction = (mean / (1 - beta1**step)) / ((square / (1 - beta2**step)).sqrt() + epsilon)
+    direction = (mean / (1 - beta1**step)) / ((square / (1 - beta2**step)).sqrt() + 1e-8)
     return parameter * (1 - rate * weight_decay) - rate * direction, AdamState(step, mean, square)
 
 
-def singular_values_after(values: Tensor, iterations: int = len(POLYNOMIALS)) -> Tensor:
-    """What the iterations of Muon make of singular values: each applies a x + b x³ + c x⁵.
-
-    A product such as X Xᵀ X changes only the singular values of X, not its singular vectors. So a polynomial of the
-    matrix is a polynomial of its singular values.
-
-    Args:
-        values: any shape, from 0.005 to 1. iterations: up to 4.
-
-    Returns:
-        The same shape; from 0.90 to 1.09 after all iterations.
-    """
-    for a, b, c in POLYNOMIALS[:iterations]:
-        values = a * values + b * values**3 + c * values**5
-    return values
-
-
-def nearest_orthogonal(matrix: Tensor) -> Tensor:
-    """U Vᵀ of the singular value decomposition U S Vᵀ: every singular value becomes 1. (A, B) -> (A, B).
-
-    `jumok.training.optim.orthogonal` computes about the same with a few matrix products.
-    """
-    u, _, vt = torch.linalg.svd(matrix, full_matrices=False)
-    return u @ vt
-
-
-def muon_step(
-    parameter: Tensor,
-    gradient: Tensor,
-    mean: Tensor,
-    *,
-    rate: float,
-    momentum: float = 0.95,
-    weight_decay: float = 0.0,
-) -> tuple[Tensor, Tensor]:
-    """One update of Muon, with the exact orthogonal matrix.
-
-    Args:
-        parameter, gradient: (A, B). mean: (A, B), the running mean of the gradients before; zeros at first.
-        rate: learning rate. momentum: decay of the mean. weight_decay: as for `adamw_step`.
-
-    Returns:
-        The new parameter and the new mean; close to `jumok.training.optim.Muon`.
-    """
-    mean = momentum * mean + (1 - momentum) * gradient
-    direction = nearest_orthogonal(momentum * mean + (1 - momentum) * gradient)
-    scale = math.sqrt(max(1.0, parameter.shape[0] / parameter.shape[1]))
-    return parameter * (1 - rate * weight_decay) - rate * scale * direction, mean
+def learning_rate(progress: float, *, peak: float, warmup: float, schedule: str = "linear") -> float:
+    """Return the learning rate at a point of a run, from 0 to 1: it rises to the peak, then falls to 0."""
+    if progress < warmup:
+        return peak * progress / warmup
+    left = (1 - progress) / (1 - warmup)
+    return peak * (left if schedule == "linear" else (1 - math.cos(math.pi * left)) / 2)
 
 
 def clipped(gradients: Sequence[Tensor], limit: float) -> tuple[list[Tensor], float]:
-    """Gradients whose total norm is at most `limit`, and the norm before.
-
-    The norm is that of all numbers of all gradients as one vector. All are scaled by one factor, so the direction of
-    the update stays the same. Equal to `jumok.training.optim.clip_gradients`, up to a relative difference of 1e-6.
-    """
+    """Return gradients whose norm, as one vector, is at most `limit`, and the norm before."""
     norm = math.sqrt(sum(float((gradient**2).sum()) for gradient in gradients))
     scale = min(1.0, limit / norm) if norm > 0 else 1.0
     return [gradient * scale for gradient in gradients], norm
 
 
-def learning_rate(progress: float, *, peak: float, warmup: float, schedule: str = "linear") -> float:
-    """The learning rate at a point of a run.
-
-    Args:
-        progress: 0 at the start of the run, 1 at its end. peak: the highest rate. warmup: share of the run in which
-            the rate rises from 0 to the peak. schedule: how it falls to 0 afterwards, "linear" or "cosine".
-
-    Raises:
-        ValueError: another schedule.
-    """
-    if schedule not in ("linear", "cosine"):
-        raise ValueError(f"schedule={schedule!r} is not linear or cosine")
-    if progress < warmup:
-        return peak * progress / warmup
-    left = (1 - progress) / (1 - warmup)  # from 1 to 0
-    return peak * (left if schedule == "linear" else (1 - math.cos(math.pi * left)) / 2)
+def mean_loss(model: Callable[[Tensor], Tensor], inputs: Tensor, targets: Tensor) -> Tensor:
+    """Return the mean cross-entropy of the targets in nats: (B, T) each -> ()."""
+    logits = model(inputs)  # (B, T, V)
+    return F.cross_entropy(logits.flatten(0, 1), targets.flatten())
 
 
-# --- the production trainer -------------------------------------------------------------------------------------------
+def train(
+    model: nn.Module, ids: Tensor, *, steps: int, context_length: int, batch_size: int = 16, peak: float = 1e-3
+) -> list[float]:
+    """Train a model on the tokens of a text, (N,), and return the loss of each step."""
+    states = {p: adam_begin(p.detach()) for p in model.parameters()}
+    losses = []
+    model.train()
+    for step in range(steps):
+        inputs, targets = get_batch(ids, context_length, batch_size)  # (B, T)
+        loss = mean_loss(model, inputs, targets)
+        model.zero_grad()
+        loss.backward()
+        gradients, _ = clipped([p.grad for p in states if p.grad is not None], limit=1.0)
+        rate = learning_rate((step + 0.5) / steps, peak=peak, warmup=0.02)
+        for p, gradient in zip(states, gradients, strict=True):
+            decay = 0.1 if p.dim() >= 2 else 0.0
+            p.data, states[p] = adamw_step(p.data, gradient, states[p], rate=rate, weight_decay=decay)
+        losses.append(loss.item())
+    model.eval()
+    return losses
 
 
-def trainer_losses(model: GPTConfig, text: str, training: TrainConfig) -> list[float]:
-    """The losses of each step when the production trainer trains on a text, in a temporary folder.
-
-    Args:
-        model: without vocab_size, which the tokenizer of the run sets. text: its end is held out, as `training.val`
-            says. training: with `steps`.
-    """
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        Trainer.start(Path(folder) / "run", text, model, training, tokenizer="char", device="cpu") as trainer,
-    ):
-        return [event.loss for event in trainer.run() if isinstance(event, Step)]
+def nearest_orthogonal(matrix: Tensor) -> Tensor:
+    """Return U Vᵀ of the singular value decomposition U S Vᵀ, in which all singular values are 1: (A, B) -> (A, B)."""
+    u, _, vt = torch.linalg.svd(matrix, full_matrices=False)
+    return u @ vt
 
 
-def without_mask(model: GPT) -> GPT:
-    """Remove the causal mask of a GPT in place, as a mistake to study: each position attends to the next tokens too."""
-    for block in model.blocks:
-        assert isinstance(block, Block)
-        block.causal = False
-    return model
+def muon_step(
+    parameter: Tensor, gradient: Tensor, mean: Tensor, *, rate: float, momentum: float = 0.95
+) -> tuple[Tensor, Tensor]:
+    """Return a matrix after one update of Muon, and the running mean of its gradients: (A, B) each."""
+    mean = momentum * mean + (1 - momentum) * gradient
+    direction = nearest_orthogonal(momentum * mean + (1 - momentum) * gradient)
+    scale = math.sqrt(max(1.0, parameter.shape[0] / parameter.shape[1]))
+    return parameter - rate * scale * direction, mean
+
+
+def singular_values_after(values: Tensor, polynomials: Sequence[Sequence[float]]) -> Tensor:
+    """Return what polynomials a x + b x³ + c x⁵, one after the other, make of singular values: (N,) -> (N,)."""
+    for a, b, c in polynomials:
+        values = a * values + b * values**3 + c * values**5
+    return values

@@ -18,6 +18,7 @@ from jumok.errors import LessonError
 
 CHAPTERS = Path(__file__).parents[1] / "chapters"
 _PACKAGE = "jumok.course.chapters"
+_FOR_TOOLS = re.compile(r"  # (?:type: ignore|noqa)\b.*$")  # comments that readers need not see
 _SOURCE = re.compile(r"^```python source=(?P<name>[\w.]+)\n.*?^```$", re.MULTILINE | re.DOTALL)
 
 
@@ -107,7 +108,7 @@ def _without_docstrings(text: str, node: ast.stmt) -> str:
     begin = _begin(node) - 1 - before
     assert node.end_lineno is not None
     count = node.end_lineno - _begin(node) + 1 - sum(_begin(node) <= number <= node.end_lineno for number in dropped)
-    return "\n".join(kept[begin : begin + count]) + "\n"
+    return "\n".join(_FOR_TOOLS.sub("", line) for line in kept[begin : begin + count]) + "\n"
 
 
 def _begin(node: ast.stmt) -> int:
