@@ -31,7 +31,7 @@ from jumok.course.ladder.results import LadderRecord, Point, RungResult, TextFac
 from jumok.course.ladder.run import Ladder, LadderEvent, LadderFinished, RungFinished, RungStarted, default_folder
 from jumok.course.ladder.rungs import PARTS, RUNGS, TEXTS, LadderConfig, say
 from jumok.course.ladder.verdicts import verdict
-from jumok.course.pages.chapter import Code, Picture, check, chapter
+from jumok.course.pages.chapter import Code, Picture, chapter, check
 from jumok.course.words import LANGUAGES, Language, words_in
 from jumok.errors import ConfigError, JumokError, ResumeError, RunError, TextError
 from jumok.interop.huggingface.convert import to_hf
@@ -720,7 +720,9 @@ def test_the_page_on_the_ladder_does_what_it_says(language: Language, tmp_path: 
 
 def test_the_page_is_the_same_in_both_languages() -> None:
     """The same code and the same output, but for comments; the same figures in the table, and the picture."""
-    ko, en = ([part for part in chapter("ladder", language).parts() if isinstance(part, Code)] for language in LANGUAGES)
+    ko, en = (
+        [part for part in chapter("ladder", language).parts() if isinstance(part, Code)] for language in LANGUAGES
+    )
     assert len(ko) == 7
     assert [part.output for part in ko] == [part.output for part in en]
     assert [ast.dump(ast.parse(part.source)) for part in ko] == [ast.dump(ast.parse(part.source)) for part in en]

@@ -19,13 +19,13 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from jumok.config import GPTConfig, TrainConfig
-from jumok.course.chapters import averaging, block_parts, dot_product, heads, masked_attention
-from jumok.course.chapters.cross_attention import padding_mask
+from jumok.course.chapters import averaging, dot_product, head
+from jumok.course.chapters.gpt import GPT
 from jumok.course.chapters.positions import frequency
 from jumok.course.chapters.speed import cache_bytes
-from jumok.course.chapters.three_models import mean_loss, parameter_table
 from jumok.course.words import Words, words_in
 from jumok.inference.sampling import Sampling, filtered, keep_top_k, keep_top_p
 from jumok.models.pooling import Pooling
@@ -47,6 +47,8 @@ DISTRIBUTIONS = [
 ]  # fmt: skip
 WORDS = ("low", "slow", "show", "owl", "mow", "tower", "newer", "wider", "lower", "new", "wide", "side", "tide", "hide")
 BYTES = 256  # tokens of a byte-level tokenizer before its first merge
+# In the names of a GPT's parameters; norms first, since those of a block are named after what follows them.
+PARTS = ("norm", "token_embedding", "position_embedding", "attention", "mlp")
 _SUBSCRIPTS = str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉")
 
 # The numbers of a question by name, its answer as exact numbers, and what fills the fields of its texts.
@@ -146,7 +148,7 @@ def scaled_scores(rng: Random) -> Numbers:
     width, root = rng.choice([(4, 2), (4, 2), (9, 3)])
     q = _integers(rng, width, -3, 3)
     k = [_integers(rng, width, -3, 3) for _ in range(2)]
-    value = exact(dot_product.scores_by_product(_tensor([q]), _tensor(k))[0] * width**-0.5)
+    value = exact(dot_product.scores_by_loop(_tensor([q]), _tensor(k))[0] * width**-0.5)
     fields: dict[str, object] = {
         "width": width, "root": root, "q": _vector(q), "k": _rows("k", k), "scores": _vector(value)
     }  # fmt: skip
@@ -166,7 +168,7 @@ def causal_row(rng: Random) -> Numbers:
 def masked_weights(rng: Random) -> Numbers:
     """Ask for the weights of causal attention from a table of logarithms."""
     powers = [_integers(rng, 3, 1, 7) for _ in range(3)]
-    value = exact(masked_attention.weights_masked_before(_tensor(powers).log(), causal_mask(3, 3)))
+    value = exact(head.masked_softmax(_tensor(powers).log(), head.causal_mask(3)))
     scores = "\n".join("  ".join(f"ln {power}" for power in row) for row in powers)
     return {"powers": powers}, value, {"scores": scores, "weights": "; ".join(map(_vector, value))}
 
@@ -179,8 +181,8 @@ def shapes(rng: Random) -> Numbers:
     attention = MultiHeadAttention(width, width, n_head, n_kv_head=n_kv_head)
     x = torch.zeros(batch, t, width)
     with torch.no_grad():
-        q = heads.split(attention.q_proj(x), n_head)
-        k = heads.split(attention.k_proj(x), n_kv_head)
+        q = attention.q_proj(x).view(batch, t, n_head, head_dim).transpose(1, 2)  # (B, H, T, D)
+        k = attention.k_proj(x).view(batch, t, n_kv_head, head_dim).transpose(1, 2)  # (B, G, T, D)
         scores = q @ k.repeat_interleave(n_head // n_kv_head, dim=-3).transpose(-2, -1)
         value = [list(made.shape) for made in (q, k, scores, attention(x))]
     given = {"b": batch, "t": t, "c": width, "h": n_head, "g": n_kv_head}
@@ -191,7 +193,7 @@ def masked_mean(rng: Random) -> Numbers:
     """Ask for the mean of a sequence with padding."""
     length = rng.randint(2, 4)
     x = [_integers(rng, 2, -5, 9) for _ in range(5)]
-    mask = padding_mask([length], 5)[:, 0, 0]
+    mask = torch.arange(5)[None] < length  # (B, S)
     value = exact(Pooling("mean", 2)(_tensor([x]), mask)[0])
     fields = {"mask": _vector(mask[0].int().tolist()), "h": _rows("h", x), "mean": _vector(value)}
     return {"x": x, "length": length}, value, {**fields}
@@ -205,7 +207,7 @@ def layer_norm(rng: Random) -> Numbers:
     rng.shuffle(x)
     weight, bias = rng.choice([1, 2, 5, 10]), rng.randint(-2, 3)
     ones = torch.ones(4, dtype=torch.float64)
-    value = exact(block_parts.layer_norm(_tensor(x), weight * ones, bias * ones, 0.0))
+    value = exact(F.layer_norm(_tensor(x), (4,), weight * ones, bias * ones, eps=0.0))
     fields = {"x": _vector(x), "value": _vector(value), "mean": mean, "deviation": math.isqrt((a * a + b * b) // 2)}
     return {"x": x, "weight": weight, "bias": bias}, value, {**fields}
 
@@ -252,14 +254,16 @@ def parameters(rng: Random) -> Numbers:
     """Ask for the number of parameters of a classic GPT."""
     width, n_head = rng.choice([(4, 2), (6, 2), (8, 2), (10, 2), (8, 4), (10, 5)])
     vocab, context, n_layer = rng.randint(10, 60), rng.randint(4, 20), rng.randint(2, 4)
-    config = GPTConfig(
-        vocab_size=vocab, context_length=context, n_layer=n_layer, n_head=n_head, n_embd=width, family="classic"
-    )
-    counts = parameter_table(config)
+    with torch.device("meta"):
+        model = GPT(vocab, context, n_layer, n_head, width)
+    counts = Counter[str]()
+    for name, parameter in model.named_parameters():
+        part = next(part for part in PARTS if part in name)
+        counts[part] += parameter.numel()
     value = sum(counts.values())
     given = {"vocab": vocab, "context": context, "layers": n_layer, "c": width}
     fields = {"heads": n_head, "mlp_width": 4 * width, "value": value}
-    return given, value, {**fields, **{name.replace(" ", "_"): count for name, count in counts.items()}}
+    return given, value, {**fields, **counts, "norms": counts["norm"]}
 
 
 def cross_entropy(rng: Random) -> Numbers:
@@ -267,7 +271,7 @@ def cross_entropy(rng: Random) -> Numbers:
     powers = _integers(rng, 4, 1, 6)
     p = torch.tensor([0.5**power for power in powers], dtype=torch.float64)
     logits = torch.stack((p, 1 - p), dim=-1).log()  # (T, 2)
-    value = exact(mean_loss(logits[None], torch.zeros(1, len(powers), dtype=torch.long)) / math.log(2))
+    value = exact(F.cross_entropy(logits, torch.zeros(len(powers), dtype=torch.long)) / math.log(2))
     fields: dict[str, object] = {
         "p": _vector([Fraction(1, 2**power) for power in powers]), "value": value,
         "loss": float(value) * math.log(2), "perplexity": 2 ** float(value),
