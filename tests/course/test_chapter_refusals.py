@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import nn
 
-from jumok import BERT, GPT, BERTConfig, EncoderDecoderConfig, GPTConfig
+from jumok import BERT, GPT, BERTConfig, GPTConfig
 from jumok.config import BlockConfig, GPTVariantConfig
 from jumok.course.chapters import (
     bigrams,
@@ -25,7 +25,6 @@ from jumok.course.chapters import (
     speed,
     three_models,
     training,
-    transformer_2017,
 )
 from jumok.nn import Block, MultiHeadAttention
 
@@ -89,10 +88,6 @@ REFUSED: list[tuple[str, Callable[[], object]]] = [
     (
         "schedule='step' is not linear or cosine",
         lambda: training.learning_rate(0.5, peak=1.0, warmup=0.1, schedule="step"),
-    ),
-    (
-        "family='classic' has learned positions",
-        lambda: transformer_2017.parameter_table(EncoderDecoderConfig(vocab_size=50)),
     ),
 ]
 

@@ -24,7 +24,6 @@ from jumok.course.chapters import (
     writing,
 )
 from jumok.course.chapters import masked_language_model as mlm
-from jumok.course.chapters import transformer_2017 as paper
 from jumok.course.chapters.recurrence import AdditiveAttention, DotProductAttention, Kind, Reverser
 from jumok.course.chapters.three_models import NO_TARGET
 from jumok.course.chapters.tokenization import BYTES, PIECE, Merge
@@ -35,7 +34,6 @@ from jumok.inference.answer_search import Search
 from jumok.inference.generate import generate_ids
 from jumok.inference.sampling import Sampling, drawn, filtered, keep_min_p, keep_top_k, keep_top_p
 from jumok.models.losses import cross_entropies
-from jumok.nn.attention import attention_weights
 from jumok.tokenizers import Tokenizer
 from jumok.training import optim
 
@@ -453,66 +451,3 @@ def test_attention_reverses_what_one_vector_cannot() -> None:
     trained = {kind: recurrence.train_reverser(kind, **settings) for kind in ("vector", "dot")}
     assert torch.equal(torch.get_rng_state(), before)
     assert recurrence.share_right(trained["dot"], 6) > recurrence.share_right(trained["vector"], 6) + 0.15
-
-
-# --- 18: the paper of 2017 ---
-
-
-def test_the_learning_rate_of_the_paper_is_that_of_the_trainer() -> None:
-    config = TrainConfig(schedule="invsqrt", warmup=0.04)
-    for step in (1, 100, 3999, 4000, 4001, 100_000):
-        relative = paper.learning_rate(step) / paper.learning_rate(4000)
-        assert optim.rate(config, step / 100_000) == pytest.approx(relative)
-
-
-def test_label_smoothing_is_that_of_the_loss() -> None:
-    logits, targets = 3 * random(6, 11), torch.tensor([0, 3, 10, 5, 5, 1])
-    assert_close(paper.smoothed_cross_entropy(logits, targets, 0.1), cross_entropies(logits, targets, 0.1))
-
-
-def test_the_length_penalty() -> None:
-    assert paper.length_penalty(7, alpha=1.0) == 2
-    assert paper.length_penalty(7) == pytest.approx(2**0.6)
-
-
-@pytest.mark.parametrize("changes", [{"n_decoder_layer": 3}, {"mlp_width": 20, "decoder_mlp_width": 12}], ids=str)
-def test_parameters_of_the_paper_are_those_of_the_model(changes: dict[str, Any]) -> None:
-    shape = {"vocab_size": 50, "context_length": 8, "n_layer": 2, "n_head": 2, "n_embd": 8, **changes}
-    config = EncoderDecoderConfig(**shape, family="original")
-    assert sum(paper.parameter_table(config).values()) == EncoderDecoder(config).parameter_count()
-    base = EncoderDecoderConfig(vocab_size=37_000, n_layer=6, n_head=8, n_embd=512, family="original")
-    assert sum(paper.parameter_table(base).values()) == 63_082_496
-
-
-def test_layers_of_the_paper() -> None:
-    x, w, u, kernel = random(7, 4), random(4, 4, seed=1), random(4, 4, seed=2), random(4, 4, 3, seed=3)
-    assert_close(paper.self_attention(x), attention_weights(x[None], x[None])[0] @ x)
-    apart = torch.arange(7)[:, None] - torch.arange(7)
-    near = attention_weights(x[None], x[None], mask=(apart >= 0) & (apart < 3))[0] @ x
-    assert_close(paper.restricted_attention(x, 3), near)
-    first = torch.tanh(w @ x[0])
-    assert_close(paper.recurrent(x, w, u)[:2], torch.stack((first, torch.tanh(w @ x[1] + u @ first))))
-    for dilation in (1, 2):
-        taps = [x[5 - (2 - j) * dilation] for j in range(3)]
-        expected = torch.stack([kernel[..., j] @ taps[j] for j in range(3)]).sum(dim=0)
-        assert_close(paper.convolution(x, kernel, dilation)[5], expected)
-
-
-def test_multiplications_are_counted() -> None:
-    x, w = random(7, 4), random(4, 4)
-    assert paper.count_multiplications(lambda: paper.self_attention(x)) == 2 * 7 * 7 * 4
-    assert paper.count_multiplications(lambda: paper.recurrent(x, w, w)) == 2 * 7 * 4 * 4
-    assert paper.count_multiplications(lambda: paper.convolution(x, random(4, 4, 3))) == 3 * 7 * 4 * 4
-    assert paper.count_multiplications(lambda: paper.restricted_attention(x, 3)) == 2 * 3 * 7 * 4
-
-
-def test_layers_until_the_ends_are_connected() -> None:
-    kernel = random(4, 4, 3)
-    assert paper.layers_until_connected(lambda x, number: paper.self_attention(x), 9) == 1
-    for t in (8, 9, 10):
-        dilated = paper.layers_until_connected(lambda x, number: paper.convolution(x, kernel, 3**number), t)
-        assert dilated == math.ceil(math.log(t, 3) - 1e-9)
-        narrow = paper.layers_until_connected(lambda x, number: paper.restricted_attention(x, 4), t)
-        assert narrow == math.ceil((t - 1) / 3)
-    with pytest.raises(ValueError, match="5 layers do not connect 5 positions"):
-        paper.layers_until_connected(lambda x, number: x * 2, 5)
