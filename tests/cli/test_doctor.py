@@ -12,16 +12,14 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
-import click
 import pytest
 
 from conftest import FIXTURES, Jumok
-from jumok.cli import app, installation
+from jumok.cli import installation
 from jumok.cli.installation import EXTRAS, examine_installation
 from jumok.runs.load import load, save
 
 ROOT = Path(__file__).resolve().parents[2]
-READING = ("generate", "evaluate", "view", "predict", "convert", "share", "serve", "train")
 
 
 @pytest.fixture
@@ -49,20 +47,14 @@ def test_a_run_that_is_whole_and_one_that_is_not(run: Path, jumok: Jumok, monkey
     assert "지금 상태로는 모델을 사용할 수 없습니다." in jumok("doctor", run).err
 
 
-@pytest.mark.parametrize("verb", READING)
-def test_each_verb_that_reads_a_run_has_no_verify(verb: str) -> None:
-    names = [name for one in app.commands[verb].params if isinstance(one, click.Option) for name in one.opts]
-    assert "--no-verify" in names
-
-
-def test_no_verify_loads_a_changed_file(run: Path, jumok: Jumok) -> None:
+def test_a_changed_file_can_be_loaded_in_python(run: Path, jumok: Jumok) -> None:
     save(load(run), "new")
     content = bytearray(Path("new/model.safetensors").read_bytes())
     content[-1] ^= 1
     Path("new/model.safetensors").write_bytes(content)
     end = jumok("generate", "new", "하나", "--tokens", "2")
-    assert (end.code, "--no-verify" in end.err) == (1, True)
-    assert jumok("generate", "new", "하나", "--tokens", "2", "--no-verify").code == 0
+    assert (end.code, "verify=False" in end.err) == (1, True)
+    assert load("new", verify=False).parameter_count() > 0
 
 
 # --- the installation -------------------------------------------------------------------------------------------------

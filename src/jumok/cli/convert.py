@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from jumok.cli.commands import Verb, common, option, verification
+from jumok.cli.commands import Verb, common, option
 from jumok.cli.console.output import print_json, say
 from jumok.cli.replacing import refuse_to_replace
 from jumok.cli.share import page_options, write_page
@@ -33,7 +33,6 @@ FORMS = ("hf", "jumok", "gguf", "onnx", "page")
 @option("--to", "form", type=click.Choice(FORMS), required=True, help="format of TARGET")
 @option("--type", "kind", type=click.Choice(["f32", "f16", "q8_0"]), help="gguf: type of the matrices [f32]")
 @page_options
-@verification
 @common(device=False)
 def convert(
     source: Path,
@@ -42,7 +41,6 @@ def convert(
     force: bool,
     as_json: bool,
     quiet: bool,
-    verify: bool,
     **settings: Any,
 ) -> None:
     """Convert a run folder to another format, or a transformers model folder to a run folder.
@@ -67,14 +65,14 @@ def convert(
         raise ConfigError("--{option} is not for {--to {form}}; leave it out.", option=name, form=form)
     if form == "page":
         del settings["kind"]
-        write_page(source, target, settings, force=force, quiet=quiet, verify=verify)
+        write_page(source, target, settings, force=force, quiet=quiet)
     elif form == "gguf":
-        _write_gguf(source, target, everything, quiet=quiet, verify=verify)
+        _write_gguf(source, target, everything, quiet=quiet)
     elif form == "onnx":
-        _write_onnx(source, target, force=force, quiet=quiet, verify=verify)
+        _write_onnx(source, target, force=force, quiet=quiet)
     else:
         if form == "hf":
-            _write_folder(source, target, settings["licence"], verify=verify)
+            _write_folder(source, target, settings["licence"])
         else:
             save(from_hf(source), target)
         say(tr("Wrote {path}.", path=target), quiet=quiet)
@@ -82,7 +80,7 @@ def convert(
         print_json({"source": str(source), "target": str(target), "to": form})
 
 
-def _write_folder(source: Path, target: Path, licence: str | None, *, verify: bool) -> None:
+def _write_folder(source: Path, target: Path, licence: str | None) -> None:
     """Write a folder for `transformers`, with a model card of what the run folder tells."""
     from jumok.interop.huggingface import to_hf
     from jumok.interop.huggingface.card import PICTURE, Card
@@ -90,14 +88,14 @@ def _write_folder(source: Path, target: Path, licence: str | None, *, verify: bo
     from jumok.runs.folder import RunFolder
     from jumok.runs.load import load
 
-    model = load(source, verify=verify)
+    model = load(source)
     run = {} if is_hf(source) else RunFolder.open(source).read_config()
     curves = source / PICTURE
     picture = curves.read_bytes() if curves.is_file() and "metrics" in run else None
     to_hf(model, target, card=Card(name=source.resolve().name, licence=licence, run=run, picture=picture))
 
 
-def _write_gguf(run: Path, path: Path, settings: dict[str, Any], *, quiet: bool, verify: bool) -> None:
+def _write_gguf(run: Path, path: Path, settings: dict[str, Any], *, quiet: bool) -> None:
     """Write the GGUF file of a run and a Modelfile for Ollama, and say what is in them.
 
     Args:
@@ -114,7 +112,7 @@ def _write_gguf(run: Path, path: Path, settings: dict[str, Any], *, quiet: bool,
     if not settings["force"]:
         refuse_to_replace(path)
         refuse_to_replace(beside)
-    model = load(run, verify=verify)
+    model = load(run)
     kind: Kind = settings["kind"] or "f32"
     found = to_gguf(model, path, kind, name=run.resolve().name, licence=settings["licence"])
     try:
@@ -146,7 +144,7 @@ def _write_gguf(run: Path, path: Path, settings: dict[str, Any], *, quiet: bool,
     say(tr("For Ollama: {command}", command=command(beside)), quiet=quiet)
 
 
-def _write_onnx(source: Path, path: Path, *, force: bool, quiet: bool, verify: bool) -> None:
+def _write_onnx(source: Path, path: Path, *, force: bool, quiet: bool) -> None:
     """Write the ONNX file of a model and its tokenizer, and say what was written."""
     from jumok.files import require_writable
     from jumok.interop.onnx import beside, to_onnx
@@ -160,7 +158,7 @@ def _write_onnx(source: Path, path: Path, *, force: bool, quiet: bool, verify: b
             raise ConfigError(
                 "{path} exists and was not written by jumok; give another name, or {--force}.", path=foreign[0]
             )
-    found = to_onnx(load(source, verify=verify), path)
+    found = to_onnx(load(source), path)
     others = ", ".join(map(str, found.paths[1:]))
     written = {"path": path, "megabytes": found.bytes / 1e6}
     if others:

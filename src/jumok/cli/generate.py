@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from jumok.cli.commands import Verb, common, option, require_options, verification
+from jumok.cli.commands import Verb, common, option, require_options
 from jumok.cli.console.output import named, print_json, say, write
 from jumok.errors import ConfigError
 from jumok.messages import shell, tr
@@ -45,7 +45,6 @@ from jumok.messages import shell, tr
     "--no-repeat-ngram", type=int, section="Encoder-decoder", help="length of n-grams that must not repeat; 0: off [0]"
 )
 @option("--top", type=int, section="Masked tokens", help="number of candidates for each [MASK] [5]")
-@verification
 @common(seed=True)
 def generate(
     run: Path,
@@ -55,7 +54,6 @@ def generate(
     seed: int | None,
     as_json: bool,
     quiet: bool,
-    verify: bool,
     **flags: Any,
 ) -> None:
     """Generate text with the model of a run folder. A single sample is printed while it is generated.
@@ -68,7 +66,7 @@ def generate(
     from jumok.models import task_of
     from jumok.runs.load import load
 
-    model = load(run, str(devices.choose_device(device)), verify=verify)
+    model = load(run, str(devices.choose_device(device)))
     task = task_of(model)
     if task == "classify":
         raise ConfigError(

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from jumok.cli.commands import Verb, common, option, verification
+from jumok.cli.commands import Verb, common, option
 from jumok.cli.console.output import named, print_json, say, write
 from jumok.cli.material import recorded_columns
 from jumok.errors import ConfigError, TextError
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
 @option("--text", help="column of .csv, .tsv and .jsonl files [as in training]")
 @option("--column", help="the same as --text")
 @option("--encoding", help="encoding of the files [detected]")
-@verification
 @common()
 def predict(
     run: Path,
@@ -49,7 +48,6 @@ def predict(
     device: str,
     as_json: bool,
     quiet: bool,
-    verify: bool,
 ) -> None:
     """Classify texts with the classifier of a run folder.
 
@@ -71,7 +69,7 @@ def predict(
         )
     chosen = text or column
     given = _texts(texts, chosen or next(iter(recorded_columns(run)), "text"), encoding, table_piped=chosen is not None)
-    model = load(run, str(devices.choose_device(device)), verify=verify)
+    model = load(run, str(devices.choose_device(device)))
     predictions = predict_whole(model, given)
     if predictions.count(None) == len(given):
         raise TextError("all of the given texts ({count:,}) are empty; there is nothing to classify.", count=len(given))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from jumok.cli.commands import Verb, common, option, verification
+from jumok.cli.commands import Verb, common, option
 from jumok.cli.console.output import print_json, say, write
 from jumok.cli.interrupts import INTERRUPTED
 from jumok.cli.native_step import build_native_step
@@ -72,7 +72,6 @@ EXAMPLES: dict[str, tuple[str, dict[str, object]]] = {
     "--memory", metavar="SIZE", section="Models",
     help="memory for the parameters of all loaded models, e.g. 4GB [what is free]",
 )  # fmt: skip
-@verification
 @common()
 def serve(
     runs: tuple[Path, ...],
@@ -89,7 +88,6 @@ def serve(
     device: str,
     as_json: bool,
     quiet: bool,
-    verify: bool,
 ) -> None:
     """Serve the models of run folders over HTTP, in the API of OpenAI, with a playground for the browser.
 
@@ -113,7 +111,7 @@ def serve(
     settings = ServeSettings(
         host=host, port=port, slots=slots, waiting=waiting, cors=cors, memory=bytes_for_models,
         keys=() if api_key_file is None else read_keys(api_key_file),
-        quantize=quantize, verify=verify, share=share,
+        quantize=quantize, share=share,
     )  # fmt: skip
 
     def ready(url: str, models: ServedModels) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from jumok.cli.commands import Command, Verb, common, option, verification
+from jumok.cli.commands import Command, Verb, common, option
 from jumok.cli.console.output import print_json, say
 from jumok.cli.replacing import refuse_to_replace
 from jumok.messages import tr
@@ -49,11 +49,8 @@ def page_options(function: Command) -> Command:
 @option("--out", type=click.Path(path_type=Path), help="file of the page [RUN.html]")
 @option("--open", "opens", is_flag=True, help="open the page in a browser")
 @page_options
-@verification
 @common(device=False)
-def share(
-    run: Path, out: Path | None, opens: bool, force: bool, as_json: bool, quiet: bool, verify: bool, **settings: Any
-) -> None:
+def share(run: Path, out: Path | None, opens: bool, force: bool, as_json: bool, quiet: bool, **settings: Any) -> None:
     """Write a model as one HTML file. It runs in a browser, without network, server or installation.
 
     The file holds the parameters and the tokenizer of the model, and none of the texts that it was trained on.
@@ -61,7 +58,7 @@ def share(
     from jumok.view.page import open_in_browser
 
     path = out or Path(f"{run.resolve().name}.html")
-    size = write_page(run, path, settings, force=force, quiet=quiet, verify=verify)
+    size = write_page(run, path, settings, force=force, quiet=quiet)
     if sys.stderr.isatty() and not opens:
         say(tr("Open it in a browser: {uri}", uri=path.resolve().as_uri()), quiet=quiet)
     if opens:
@@ -70,9 +67,7 @@ def share(
         print_json({"run": str(run), "page": str(path), "bytes": size})
 
 
-def write_page(
-    run: Path, path: Path, settings: dict[str, Any], *, force: bool, quiet: bool, verify: bool = True
-) -> int:
+def write_page(run: Path, path: Path, settings: dict[str, Any], *, force: bool, quiet: bool) -> int:
     """Write the page of a run, and say what is in it. Returns its bytes.
 
     Args:
@@ -85,7 +80,7 @@ def write_page(
     require_writable(path)
     if not force:
         refuse_to_replace(path)
-    page = ModelPage(load(run, verify=verify), run.resolve().name, **settings)
+    page = ModelPage(load(run), run.resolve().name, **settings)
     size = page.save(path).stat().st_size
     say(tr("Wrote {path} ({megabytes:.1f} MB).", path=path, megabytes=size / 1e6), quiet=quiet)
     say(_content(page), quiet=quiet)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from jumok.cli.commands import Verb, common, option, verification
+from jumok.cli.commands import Verb, common, option
 from jumok.cli.console.output import plain_floats, print_json, say
 from jumok.cli.interrupts import INTERRUPTED, stopping
 from jumok.cli.process import process_seconds, sleep_where_busy
@@ -102,7 +102,6 @@ Making = Callable[[Path, Callable[[str], None]], tuple["Trainer", str]]
 @field_options(EncoderDecoderConfig, "Model", skip=tuple(field_types(GPTConfig)))
 @field_options(TrainConfig, "Training", skip=("val", "seed"))
 @task_options
-@verification
 @common(seed=True)
 def train(
     texts: tuple[str, ...],
@@ -115,7 +114,6 @@ def train(
     device: str,
     as_json: bool,
     quiet: bool,
-    verify: bool,
     **flags: Any,
 ) -> None:
     """Train a model on texts: a GPT, or another model for another --task.
@@ -141,7 +139,7 @@ def train(
     busy = sleep_where_busy()
     with group_of(device) as (group, device):
         settings = _settings(config_file, {key: value for key, value in flags.items() if value is not None})
-        request = TrainRequest(texts, settings, init=init, device=device, began=began, group=group, verify=verify)
+        request = TrainRequest(texts, settings, init=init, device=device, began=began, group=group)
         if explain and resume:
             raise ConfigError(
                 "{--explain} applies to a new run; the settings of an existing run are in its config.json. Leave "

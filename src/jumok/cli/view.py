@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from jumok.cli.commands import Verb, common, option, verification
+from jumok.cli.commands import Verb, common, option
 from jumok.cli.console.output import plain_floats, print_json, say
 from jumok.cli.replacing import refuse_to_replace
 from jumok.errors import ConfigError, TextError
@@ -70,9 +70,8 @@ MOST_NUMBERED = 9999  # no model has more layers, or more heads in a layer
 )  # fmt: skip
 @option("--exact", is_flag=True, section="More", help="store weights, q and k in 16 bits, not 8; a larger page")
 @option("--neurons", default="auto", section="More", help="layers with q and k: auto, all, none, or a list [auto]")
-@verification
 @common(seed=True)
-def view(run: Path, text: str | None, device: str, as_json: bool, quiet: bool, verify: bool, **flags: Any) -> None:
+def view(run: Path, text: str | None, device: str, as_json: bool, quiet: bool, **flags: Any) -> None:
     """Look inside a model while it reads TEXT, in an HTML page that works offline.
 
     RUN is a run folder or a transformers model folder. TEXT is the text itself; - reads stdin. Layers, heads and
@@ -95,7 +94,7 @@ def view(run: Path, text: str | None, device: str, as_json: bool, quiet: bool, v
     from jumok.view.trace import attention_of, trace
 
     began = time.perf_counter()
-    model = load(run, str(devices.choose_device(device)), verify=verify)
+    model = load(run, str(devices.choose_device(device)))
     seen = trace(
         model, given, target=flags["target"], tokens=flags["tokens"], seed=flags["seed"],
         sampling=Sampling(temperature=flags["temperature"]), name=run.resolve().name, **choices,

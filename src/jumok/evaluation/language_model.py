@@ -40,7 +40,7 @@ from torch import Tensor
 from jumok.config import require_range
 from jumok.data.ids import IdSequence, tokenize
 from jumok.data.rows import evenly_spread
-from jumok.errors import TextError, TokenizerError
+from jumok.errors import TextError
 from jumok.models.checks import require_finite_losses, require_tokenizer
 from jumok.models.gpt import GPT, token_losses
 from jumok.models.losses import MOST_LOGITS
@@ -151,16 +151,6 @@ def evaluation_of(
         lost_example=lost.example,
         lower_bound=counts and lost.too_much,
     )
-
-
-def require_whole(lost: LostText) -> None:
-    """Raise TokenizerError if a tokenizer loses so much of a text that figures per character mean too little."""
-    if lost.too_much:
-        raise TokenizerError(
-            "{lost} The model need not predict what is lost, so figures per character would be too good. Give "
-            "{--allow-lossy} to see them as lower bounds, or compare losses per token of models with this tokenizer.",
-            lost=lost.describe(),
-        )
 
 
 @contextmanager

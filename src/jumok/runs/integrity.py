@@ -131,6 +131,6 @@ def _changed(folder: Path) -> RunError:
         )
     return RunError(
         "{path} is damaged: it changed after it was written (its SHA-256 is not the one in config.json). Restore the "
-        "file from a copy; --no-verify (in Python verify=False) loads it as it is.",
+        "file from a copy; `jumok.load(path, verify=False)` in Python loads it as it is.",
         path=folder / "model.safetensors",
     )

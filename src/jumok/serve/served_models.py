@@ -267,7 +267,7 @@ class ServedModels:
     def _read(self, run: _Run) -> None:
         files = run.identity()
         size = self._make_room(run)
-        model = load(run.folder, self._device, verify=self._settings.verify)
+        model = load(run.folder, self._device)
         service, task, settings = None, task_of(model.config), self._settings
         if isinstance(model, GPT | EncoderDecoder) and task in ("lm", "seq2seq"):
             self._prepare(model)
@@ -356,7 +356,7 @@ class ServedModels:
             return False
         _require_run(run.folder)
         if not is_hf(run.folder):
-            read_verified(run.folder, verify=self._settings.verify)
+            read_verified(run.folder)
         with self._lock:
             if run.served.leases:
                 return False

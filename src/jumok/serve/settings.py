@@ -32,7 +32,6 @@ class ServeSettings:
         timeout: seconds that a request may take. read_timeout: seconds in which a client sends the body, and as many
             for which an idle connection stays open.
         quantize: as in `jumok.generate`.
-        verify: the SHA-256 of the parameters; see `jumok.load`.
         memory: bytes that loaded models may take together; None: what the machine has.
 
     Raises:
@@ -54,7 +53,6 @@ class ServeSettings:
     read_timeout: float = 30.0
     quantize: Quantization | None = None
     memory: int | None = None
-    verify: bool = True
 
     def __post_init__(self) -> None:
         require_range("port", self.port, 0, 65_535)

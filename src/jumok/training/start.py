@@ -71,14 +71,13 @@ class Start:
     began: float
     report: Callable[[str], None]
     group: ProcessGroup = field(default_factory=ProcessGroup)
-    verify: bool = True
     make_model: Callable[[ModelConfig], Model] | None = None
 
     def run(self) -> TrainingRun:
         """Make the run folder, with nothing trained yet."""
         task = configuration.TASK_CONFIGS[self._task_name()]
         task_type = TASKS[task.name]
-        init = None if self.init is None else load(self.init, verify=self.verify)
+        init = None if self.init is None else load(self.init)
         kind = self._kind(task, init)
         given = configuration.named_settings(self.settings, self.size, kind, task)
         if self.training is None and "val" in given:

@@ -77,7 +77,6 @@ class Trainer:
         began: float | None = None,
         report: Callable[[str], None] | None = None,
         group: ProcessGroup | None = None,
-        verify: bool = True,
         make_model: Callable[[ModelConfig], Model] | None = None,
         **settings: Any,
     ) -> Trainer:
@@ -104,7 +103,6 @@ class Trainer:
             report: called with what is being done, in a few words, before anything that may take long.
             group: of `jumok.training.parallel.process_group`, all of whose processes call this; None: this process
                 trains alone. On other ranks than 0 only the group and the device count.
-            verify: the SHA-256 of the parameters of `init`; see `jumok.load`.
             make_model: makes the model of a configuration; None: `jumok.models.build`. With one of your own the run
                 cannot be resumed.
             settings: fields of the shape, of `TrainConfig`, and of the task; None: not given.
@@ -130,7 +128,6 @@ class Trainer:
             began=time.monotonic() if began is None else began,
             report=report or silent,
             group=group,
-            verify=verify,
             make_model=make_model,
         )
         return cls._shared(start.run())
