@@ -38,7 +38,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from jumok.config import require_range
-from jumok.data.ids import IdSequence, tokenize
+from jumok.data.ids import tokenize
 from jumok.data.rows import evenly_spread
 from jumok.errors import TextError
 from jumok.models.checks import require_finite_losses, require_tokenizer
@@ -48,7 +48,7 @@ from jumok.models.modes import eval_mode
 from jumok.models.special_ids import start_ids
 from jumok.text import Text
 from jumok.text.hangul import nfc
-from jumok.tokenizers import LostText, Tokenizer, lost_text
+from jumok.tokenizers import Ids, LostText, Tokenizer, lost_text
 
 LARGEST_BATCH = 32  # windows
 
@@ -106,7 +106,7 @@ def evaluate_text(
         JumokError: the losses are not finite.
     """
 
-    def scored(ids: IdSequence, before: Sequence[int]) -> Score:
+    def scored(ids: Ids, before: Sequence[int]) -> Score:
         return score(model, ids, stride=stride, before=before)
 
     return evaluation_of(model, text, scored, allow_lossy=allow_lossy)
@@ -115,7 +115,7 @@ def evaluate_text(
 def evaluation_of(
     model: GPT,
     text: str | Text,
-    scored: Callable[[IdSequence, Sequence[int]], Score],
+    scored: Callable[[Ids, Sequence[int]], Score],
     *,
     allow_lossy: bool = False,
 ) -> TextEvaluation:
@@ -154,7 +154,7 @@ def evaluation_of(
 
 
 @contextmanager
-def encoded(text: str | Text, tokenizer: Tokenizer) -> Iterator[IdSequence]:
+def encoded(text: str | Text, tokenizer: Tokenizer) -> Iterator[Ids]:
     """Yield the ids of a text, one or more; those of a `Text` lie in a temporary file meanwhile.
 
     Raises:
@@ -166,7 +166,7 @@ def encoded(text: str | Text, tokenizer: Tokenizer) -> Iterator[IdSequence]:
         raise TextError("the text is empty; there is nothing to predict.")
     with TemporaryDirectory(prefix="jumok-", ignore_cleanup_errors=True) as folder:
         path = Path(folder) / "ids.npy"
-        ids: IdSequence = tokenize(text, tokenizer, path) if isinstance(text, Text) else tokenizer.encode(nfc(text))
+        ids: Ids = tokenize(text, tokenizer, path) if isinstance(text, Text) else tokenizer.encode(nfc(text))
         if len(ids) == 0:
             raise TextError("the tokenizer makes no tokens from the {chars} characters of the text.", chars=chars)
         yield ids
@@ -175,7 +175,7 @@ def encoded(text: str | Text, tokenizer: Tokenizer) -> Iterator[IdSequence]:
 @torch.inference_mode()
 def score(
     model: GPT,
-    ids: IdSequence,
+    ids: Ids,
     *,
     stride: int | None = None,
     max_windows: int | None = None,
@@ -217,7 +217,7 @@ def score(
 
 
 def hidden_states(
-    model: GPT, ids: IdSequence, before: Sequence[int], chosen: NDArray[np.int64], width: int
+    model: GPT, ids: Ids, before: Sequence[int], chosen: NDArray[np.int64], width: int
 ) -> Iterator[tuple[NDArray[np.int64], Tensor, Tensor]]:
     """Read windows in batches.
 
@@ -261,7 +261,7 @@ def windows(count: int, context: int, stride: int, limit: int | None = None) -> 
     return found[evenly_spread(len(found), limit)]
 
 
-def cut(ids: IdSequence, before: Sequence[int], start: int, stop: int) -> NDArray[np.int64]:
+def cut(ids: Ids, before: Sequence[int], start: int, stop: int) -> NDArray[np.int64]:
     """Positions start to stop of the ids, with those of `before` in front of them."""
     given = len(before)
     inside = ids[max(0, start - given) : max(0, stop - given)].astype(np.int64)

@@ -26,7 +26,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from jumok.data.ids import IdSequence
 from jumok.data.random_streams import Purpose, random_for
 from jumok.errors import TextError
 from jumok.evaluation.language_model import LARGEST_BATCH, encoded, windows
@@ -39,6 +38,7 @@ from jumok.models.losses import IGNORED, cross_entropies
 from jumok.models.modes import eval_mode
 from jumok.models.special_ids import Framing
 from jumok.text import Text
+from jumok.tokenizers import Ids
 
 USUAL_RATE = 0.15  # share of the tokens that the paper of BERT hides
 ALL_ALONE = 256  # tokens of a text, up to which each of them is masked alone
@@ -78,7 +78,7 @@ class MaskedScorer:
     def __init__(self, masking: Masking, framing: Framing) -> None:
         self.masking, self.framing = masking, framing
 
-    def score_together(self, model: BERT, ids: IdSequence, max_windows: int | None = None) -> MaskedScore:
+    def score_together(self, model: BERT, ids: Ids, max_windows: int | None = None) -> MaskedScore:
         """Mask what `masking` chooses of each window, or of so many evenly spread ones, all at once.
 
         Raises:
@@ -86,7 +86,7 @@ class MaskedScorer:
         """
         return self._score(model, self._chosen(ids, max_windows))
 
-    def score_alone(self, model: BERT, ids: IdSequence, count: int) -> MaskedScore:
+    def score_alone(self, model: BERT, ids: Ids, count: int) -> MaskedScore:
         """Mask about so many evenly spread tokens, each alone in the middle of a window. Special ones are left out.
 
         Raises:
@@ -119,13 +119,13 @@ class MaskedScorer:
         targets = np.where(places == NOTHING, IGNORED, np.take_along_axis(block, somewhere, axis=1))
         return torch.from_numpy(ids), torch.from_numpy(somewhere + len(self.framing.before)), torch.from_numpy(targets)
 
-    def _chosen(self, ids: IdSequence, max_windows: int | None) -> Iterator[Window]:
+    def _chosen(self, ids: Ids, max_windows: int | None) -> Iterator[Window]:
         width = self.width(len(ids))
         for start in windows(len(ids), self.framing.room, self.framing.room, max_windows)[:, 0].tolist():
             window = ids[start : start + width].astype(np.int64)
             yield window, self.masking.choose(window[None], random_for(Purpose.VALIDATION_MASKS, 0, start))[0]
 
-    def _spread(self, ids: IdSequence, count: int) -> Iterator[Window]:
+    def _spread(self, ids: Ids, count: int) -> Iterator[Window]:
         width = self.width(len(ids))
         spread = np.unique(np.linspace(0, len(ids) - 1, max(1, count)).astype(np.int64))
         starts = np.clip(spread - width // 2, 0, len(ids) - width)

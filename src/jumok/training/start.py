@@ -22,7 +22,6 @@ from safetensors import SafetensorError
 from jumok import config as configuration
 from jumok.config import ModelConfig, TaskConfig, TrainConfig
 from jumok.config.features import KINDS, kind_name
-from jumok.data.shards import has_shards
 from jumok.device import describe_machine
 from jumok.errors import ConfigError, JumokError, RunError, SharedFault
 from jumok.messages import tr
@@ -237,10 +236,8 @@ class Start:
                         adapt(run, whole=new, base=write_base(folder, run.model, new))
                     Loop(run).checkpoint.save()  # no seed could make these parameters again
                 self._write(run, plan, tokenizer, data)  # last: with config.json the folder is a run
-            except BaseException as error:
-                # Nothing was trained yet. The same command can go on with whole shards of ids after a kill.
-                if not (isinstance(error, KeyboardInterrupt) and has_shards(folder.state)):
-                    folder.discard()
+            except BaseException:
+                folder.discard()  # nothing was trained yet
                 raise
             run.lock = held.pop_all()
         return run

@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from jumok.data.id_files import map_ids
+from jumok.data.ids import load_ids
 from jumok.data.rows import Rows, load_rows, write_rows
 from jumok.errors import TextError
 from jumok.evaluation.seq2seq import Pair
@@ -32,7 +32,7 @@ class LabelledRows(NamedTuple):
     @classmethod
     def load(cls, folder: Path, name: str, count: int) -> LabelledRows:
         """Read what `write` has written."""
-        truth = map_ids(folder / f"{name}.labels.npy", count)
+        truth = load_ids(folder / f"{name}.labels.npy", count)
         return cls(load_rows(folder / f"{name}.npy", count), truth.astype(np.int64))
 
     @classmethod

@@ -12,7 +12,7 @@ from torch import Tensor
 from jumok.config import LMConfig, TrainConfig
 from jumok.corpora import stories
 from jumok.data.batches import Batches
-from jumok.data.ids import IdSequence, load_ids, tokenize
+from jumok.data.ids import load_ids, tokenize
 from jumok.errors import ConfigError, CorpusError, TextError
 from jumok.evaluation.bigram import Bigram
 from jumok.evaluation.language_model import encoded, score
@@ -26,7 +26,7 @@ from jumok.models.special_ids import start_ids
 from jumok.runs.folder import RunFolder
 from jumok.text import Table, Text
 from jumok.text.boundaries import last_fresh_start
-from jumok.tokenizers import LostText, Tokenizer, lost_text, train_tokenizer
+from jumok.tokenizers import Ids, LostText, Tokenizer, lost_text, train_tokenizer
 from jumok.training.tasks.material import Material, presentable
 from jumok.training.tasks.task import Baseline, Goal, Task
 
@@ -279,7 +279,7 @@ def passage_of(data: Mapping[str, Any]) -> int:
     return passage(chars, data["train_tokens"])
 
 
-def opening(ids: IdSequence, tokenizer: Tokenizer, words: int) -> str:
+def opening(ids: Ids, tokenizer: Tokenizer, words: int) -> str:
     """The first words of a line, the second one where there are several; "" if they are not presentable.
 
     Of words that are long, as where no blanks are written between them, the first characters.
@@ -303,14 +303,14 @@ def _text(source: object) -> Text:
     return source
 
 
-def _bigram_nats(learned: IdSequence, asked: IdSequence, tokenizer: Tokenizer) -> float | None:
+def _bigram_nats(learned: Ids, asked: Ids, tokenizer: Tokenizer) -> float | None:
     """Nats per character of a bigram; None where nothing is asked, or the ids do not give back the text."""
     if len(asked) == 0 or tokenizer.bytes_of([]) is None:
         return None
     return Bigram(_characters(learned, tokenizer)).nats_per_char(_characters(asked, tokenizer))
 
 
-def _characters(ids: IdSequence, tokenizer: Tokenizer) -> Iterator[str]:
+def _characters(ids: Ids, tokenizer: Tokenizer) -> Iterator[str]:
     """The text of ids, in pieces; evenly spread pieces of a long text."""
     step = PIECE * -(-len(ids) // BIGRAM_TOKENS)
     return (tokenizer.decode(ids[at : at + PIECE]) for at in range(0, len(ids), step))

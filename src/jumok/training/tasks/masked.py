@@ -19,7 +19,7 @@ from torch import Tensor
 
 from jumok.config import BERTConfig, MLMConfig, TrainConfig
 from jumok.data.batches import Batches
-from jumok.data.ids import IdSequence, load_ids
+from jumok.data.ids import load_ids
 from jumok.data.random_streams import Purpose, random_for
 from jumok.evaluation.language_model import encoded
 from jumok.evaluation.masked import MaskedScorer, at_places, token_losses
@@ -33,7 +33,7 @@ from jumok.models.losses import IGNORED
 from jumok.models.special_ids import SPECIAL_TOKENS, Framing, pad_id
 from jumok.runs.folder import RunFolder
 from jumok.text import Table, Text
-from jumok.tokenizers import Tokenizer
+from jumok.tokenizers import Ids, Tokenizer
 from jumok.training.tasks.language_modelling import LanguageModelling, lost_notice, opening, passage_of
 from jumok.training.tasks.material import Material
 from jumok.training.tasks.task import Baseline, Goal, Task
@@ -215,7 +215,7 @@ class MaskedLanguageModelling(Task[BERT]):
             seen = {"seen_in_training": overlap(self.train, ids, passage_of(self.data))}
             return seen | self._baseline(ids)
 
-    def _baseline(self, ids: IdSequence) -> dict[str, float]:
+    def _baseline(self, ids: Ids) -> dict[str, float]:
         """The figures of predicting by the frequencies of the training part, with add-one smoothing."""
         allowed = self.masking.ordinary  # (V,)
         learned, asked = (_counts(part, len(allowed)) * allowed for part in (self.train, ids))  # (V,)
@@ -232,7 +232,7 @@ class MaskedLanguageModelling(Task[BERT]):
         return min(int(ONE_BY_ONE * max_tokens) // self.scorer.width(size), self.scorer.usual_count(size))
 
 
-def _counts(ids: IdSequence, size: int) -> NDArray[np.int64]:
+def _counts(ids: Ids, size: int) -> NDArray[np.int64]:
     """How often each id occurs, (size,), in blocks: bincount makes int64 of all that it is given."""
     counts = np.zeros(size, np.int64)
     for start in range(0, len(ids), COUNTED):

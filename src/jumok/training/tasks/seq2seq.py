@@ -19,7 +19,7 @@ from torch import Tensor
 
 from jumok.config import EncoderDecoderConfig, Seq2SeqConfig, TrainConfig
 from jumok.data.batches import LengthBatches
-from jumok.data.id_files import REMEDY
+from jumok.data.ids import REMEDY
 from jumok.data.rows import evenly_spread, load_rows, write_rows
 from jumok.errors import RunError, TextError, TokenizerError
 from jumok.evaluation.seq2seq import (
