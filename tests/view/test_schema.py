@@ -19,15 +19,7 @@ import jumok
 from jumok.view.page import page_of
 from jumok.view.schema import budget, opened_layer, to_json
 from jumok.view.trace import trace
-from jumok.view.weight_encoding import (
-    FACTORS,
-    Floats,
-    decode_weights,
-    encode_exactly,
-    encode_vectors,
-    encode_weights,
-    factorise,
-)
+from jumok.view.weight_encoding import Floats, decode_weights, encode_exactly, encode_vectors, encode_weights
 
 
 def softmax(scores: Floats, causal: bool) -> Floats:
@@ -104,40 +96,6 @@ def test_only_the_triangle_is_kept() -> None:
     )
 
 
-@pytest.mark.parametrize("causal", [True, False])
-@pytest.mark.parametrize("levels", [128, 40, 16])
-def test_factors_are_near_and_smaller(causal: bool, levels: int) -> None:
-    """A head that looks everywhere a little, D = 16 and T = 200: its scores are products of few numbers."""
-    random = np.random.default_rng(0)
-    q, k = (random.normal(size=(200, 16)).astype(np.float32) * 1.2 for _ in range(2))
-    weights = softmax(q @ k.T / 4, causal)
-    as_levels = encode_weights(weights, causal=causal, levels=levels)
-    as_factors = encode_weights(weights, causal=causal, levels=levels, factors=factorise(q, k))
-    if levels > 16:
-        assert raw(as_factors)[0] == FACTORS
-        assert len(as_factors) < len(as_levels)
-    shown = decode_weights(as_factors, 200, 200, causal=causal)
-    rows_sum_to_one(shown)
-    misplaced = np.abs(shown - weights).sum(axis=1).mean() / 2
-    assert misplaced < 4 / levels
-    assert np.abs(shown - weights).max() < 0.06
-
-
-def test_a_head_without_preferences_has_no_factors_at_all() -> None:
-    q, k = np.zeros((30, 8), np.float32), np.ones((30, 8), np.float32)
-    weights = softmax(q @ k.T, causal=True)
-    coded = encode_weights(weights, causal=True, levels=100, factors=factorise(q, k))
-    np.testing.assert_allclose(decode_weights(coded, 30, 30, causal=True), weights, atol=0.005)
-
-
-def test_a_sharp_head_stays_as_levels() -> None:
-    q = np.eye(64, dtype=np.float32) * 30
-    weights = softmax(q @ q.T / 8, causal=True)
-    coded = encode_weights(weights, causal=True, levels=100, factors=factorise(q, q))
-    assert raw(coded)[0] != FACTORS
-    assert len(coded) < 200
-
-
 def test_vectors_keep_one_part_in_127() -> None:
     vectors = np.random.default_rng(0).normal(size=(9, 5)).astype(np.float32)
     scale, text = encode_vectors(vectors)
@@ -153,7 +111,7 @@ def test_the_object_says_what_the_model_computed(make: Any) -> None:
     model = make()
     found = trace(model, "나는 어제 학교에", **({"target": "비가 와서"} if make is seq2seq else {}))
     objects = json.loads(json.dumps(to_json(found)))
-    assert (objects["format"], objects["version"]) == ("jumok-trace", 1)
+    assert (objects["format"], objects["version"]) == ("jumok-trace", 2)
     assert objects["model"]["parameters"] == model.parameter_count()
     assert len(objects["attentions"]) == len(found.attentions)
     for one, told in zip(found.attentions, objects["attentions"], strict=True):

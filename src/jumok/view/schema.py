@@ -1,14 +1,12 @@
 """A trace as one versioned JSON object, "jumok-trace" (`docs/viewer.md`), small enough for a page.
 
 Weights have 255 levels where that fits into the budget, else fewer levels, the same for all heads. The rounding error
-is measured and written under "error"; the page shows it. Queries and keys take the room that is left. Heads are encoded
-by `jumok.view.weight_encoding`.
+is measured and written under "error"; the page shows it. Queries and keys take the room that is left.
 """
 
 from __future__ import annotations
 
 import json
-from bisect import bisect_left
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -20,9 +18,9 @@ from jumok.version import __version__
 from jumok.view.predictions import TokenPrediction
 from jumok.view.trace import TokenSequence, Trace
 from jumok.view.traced_attention import Attention, head_statistics
-from jumok.view.weight_encoding import FINEST, decode_weights, encode_exactly, encode_vectors, encode_weights, factorise
+from jumok.view.weight_encoding import FINEST, Floats, decode_weights, encode_exactly, encode_vectors, encode_weights
 
-FORMAT, VERSION = "jumok-trace", 1
+FORMAT, VERSION = "jumok-trace", 2
 LEVELS = (FINEST, 180, 128, 101, 80, 64, 50, 40, 32, 25, 20, 16)  # of a weight's root, the finest first
 TRIED = 24  # heads from which it is estimated what the others take
 RARE = 0.01  # a second or third guess of the lens that is less likely is left out
@@ -127,10 +125,10 @@ def _attention(one: Attention, *, exact: bool) -> dict[str, Any]:
 def _write_weights(found: dict[str, Any], trace: Trace, room: int) -> int:
     """Add the weights of all heads and their errors, and return the bytes that they take."""
     levels = FINEST if trace.exact else _affordable(trace, room)
-    coded = _coded(trace, levels)
-    while _length(coded) > room and levels > LEVELS[-1] and not trace.exact:  # the estimate was too low
-        levels = LEVELS[LEVELS.index(levels) + 1]
-        coded = _coded(trace, levels)
+    coded = [
+        [[_head(head, one.causal, levels, trace.exact) for head in one.weights(layer)] for layer in one.layers]
+        for one in trace.attentions
+    ]
     for one, entry, layers in zip(trace.attentions, found["attentions"], coded, strict=True):
         entry["weights"], entry["error"] = layers, _error(one, layers, exact=trace.exact)
     return _length(coded)
@@ -142,32 +140,14 @@ def _affordable(trace: Trace, room: int) -> int:
     tried = heads[:: -(-len(heads) // TRIED)]
 
     def fits(levels: int) -> bool:
-        length = sum(len(_head(one, layer, i, levels)) + 3 for one, layer, i in tried)
+        length = sum(len(_head(one.head_weights(layer, i), one.causal, levels)) + 3 for one, layer, i in tried)
         return length * len(heads) <= room * len(tried)
 
-    coarser = bisect_left(LEVELS[:-1], True, key=fits)  # from the first that fits, all do
-    return LEVELS[coarser]
+    return next(filter(fits, LEVELS), LEVELS[-1])
 
 
-def _coded(trace: Trace, levels: int) -> list[Coded]:
-    return [
-        [
-            [encode_exactly(head, causal=one.causal) for head in one.weights(layer)]
-            if trace.exact
-            else [_head(one, layer, i, levels) for i in range(len(one.heads))]
-            for layer in one.layers
-        ]
-        for one in trace.attentions
-    ]
-
-
-def _head(one: Attention, layer: int, place: int, levels: int) -> str:
-    """Write one head with so many levels."""
-    factors = None
-    if levels < FINEST and one.maskless(layer):
-        q, k = one.queries_of(layer), one.keys_of(layer)
-        factors = factorise(q[place], k[place // (len(q) // len(k))])
-    return encode_weights(one.head_weights(layer, place), causal=one.causal, levels=levels, factors=factors)
+def _head(weights: Floats, causal: bool, levels: int, exact: bool = False) -> str:
+    return encode_exactly(weights, causal=causal) if exact else encode_weights(weights, causal=causal, levels=levels)
 
 
 def _length(coded: list[Coded]) -> int:
@@ -252,8 +232,6 @@ def _sequence(one: TokenSequence) -> dict[str, Any]:
         "prompt": one.prompt,
         "tokens": [vars(token) for token in pieces.tokens],
         "text": pieces.text,
-        "groups": {kind: list(groups) for kind, groups in pieces.groups.items()},
-        "group_texts": {kind: list(texts) for kind, texts in pieces.group_texts.items()},
     }
 
 

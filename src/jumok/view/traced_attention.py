@@ -66,10 +66,6 @@ class Attention:
         """(T, S), float32: the same for one head, the one at this place among `heads`."""
         return float_array(self.records[self.layers.index(layer)].weights(self.heads[place])[0, 0])
 
-    def maskless(self, layer: int) -> bool:
-        """Return whether nothing but the future is masked."""
-        return self.records[self.layers.index(layer)].mask is None
-
     def queries_of(self, layer: int) -> Floats:
         """(H, T, D), float32: the queries from which the scores are computed."""
         return float_array(self.records[self.layers.index(layer)].q[0])
