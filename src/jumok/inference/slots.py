@@ -30,10 +30,6 @@ class Slots(Protocol):
     def longest(self) -> int:
         """The most ids of a chunk."""
 
-    @property
-    def calls_hooks(self) -> bool:
-        """Whether it runs the modules of the model, so that their hooks are called."""
-
     def read(self, chunks: Sequence[Chunk]) -> Tensor:
         """Logits after the last id of each chunk: (N, V), float32 or better, on the CPU. A slot occurs once at most."""
 
