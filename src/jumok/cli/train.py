@@ -18,10 +18,10 @@ from jumok.cli.process import process_seconds, sleep_where_busy
 from jumok.cli.processes import (
     group_of,
     in_launch,
+    is_restarted,
     launch,
     launcher_has_ended,
     rank_of_launch,
-    restarts,
     train_as_another_rank,
 )
 from jumok.cli.train_options import field_options, read_toml, task_options
@@ -150,7 +150,7 @@ def train(
             return
         if resume and out is None:
             raise ConfigError("{--resume} needs {--out RUN}, the folder of the run to continue.")
-        if not resume and restarts(out, group):  # with the settings that the run has
+        if not resume and is_restarted(out):  # with the settings that the run has
             resume, request = True, TrainRequest((), {}, init=None, device=device, began=began, group=group)
         _run(request.resume if resume else request.start, out or _free_folder(texts), busy, quiet, as_json)
 

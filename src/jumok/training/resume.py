@@ -56,7 +56,6 @@ def resume(
     folder = RunFolder.open(out)
     with ExitStack() as held:
         held.enter_context(folder.lock())  # before anything is read that another process may be about to change
-        group.check_shared_file(folder.path)
         folder.finish_swap()
         record, machine = RunRecord.of(folder), {**describe_machine(device), "processes": group.size}
         by_name = {name: value for name, value in settings.items() if value is not None}

@@ -196,7 +196,6 @@ class Start:
             held.enter_context(folder.lock())
             folder.require_free()  # again: another process may have made a run before this one held the lock
             try:
-                self.group.check_shared_file(folder.path)
                 folder.clear_checkpoints()
                 self._report_share(size_of(material.source), 0.0)
                 data = task_type.prepare(folder, material, tokenizer, shape, training)
@@ -363,7 +362,6 @@ def join(group: ProcessGroup, device: torch.device) -> TrainingRun:
     Raises:
         SharedFault: a process cannot open it. ProcessLost: another one has failed.
     """
-    group.check_shared_file()
     opened: Opened = group.broadcast()
     run, fault = None, ""
     try:
@@ -379,6 +377,11 @@ def join(group: ProcessGroup, device: torch.device) -> TrainingRun:
 
 
 def _open(opened: Opened, group: ProcessGroup, device: torch.device) -> TrainingRun:
+    if not opened.folder.is_dir():
+        raise RunError(
+            "{path} of rank 0 is not seen here; the run folder must be on a file system that all hosts share.",
+            path=opened.folder,
+        )
     folder, config = RunFolder.open(opened.folder), opened.config
     record = RunRecord.of(folder)
     if record.data["sha256"] != opened.sha256:
