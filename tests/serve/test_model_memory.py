@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -32,10 +33,17 @@ def gpt(**given: Any) -> Any:
 
 def stored(folder: Path, dtype: torch.dtype, form: str = "safetensors", **given: Any) -> Path:
     """A folder of transformers whose tensors have this type."""
-    to_hf(gpt(**given).to(dtype), folder, largest=100_000 if form == "shards" else 10**9)
+    to_hf(gpt(**given).to(dtype), folder)
+    path = folder / "model.safetensors"
+    tensors = load_file(path)
     if form == "bin":
-        path = folder / "model.safetensors"
-        torch.save(load_file(path), folder / "pytorch_model.bin")
+        torch.save(tensors, folder / "pytorch_model.bin")
+        path.unlink()
+    elif form == "shards":  # a file for each tensor
+        places = {name: f"model-{i}.safetensors" for i, name in enumerate(tensors)}
+        for name, place in places.items():
+            save_file({name: tensors[name]}, folder / place)
+        path.with_name(f"{path.name}.index.json").write_text(json.dumps({"weight_map": places}))
         path.unlink()
     return folder
 

@@ -83,16 +83,14 @@ def convert(
 def _write_folder(source: Path, target: Path, licence: str | None) -> None:
     """Write a folder for `transformers`, with a model card of what the run folder tells."""
     from jumok.interop.huggingface import to_hf
-    from jumok.interop.huggingface.card import PICTURE, Card
+    from jumok.interop.huggingface.card import Card
     from jumok.interop.huggingface.convert import is_hf
     from jumok.runs.folder import RunFolder
     from jumok.runs.load import load
 
     model = load(source)
     run = {} if is_hf(source) else RunFolder.open(source).read_config()
-    curves = source / PICTURE
-    picture = curves.read_bytes() if curves.is_file() and "metrics" in run else None
-    to_hf(model, target, card=Card(name=source.resolve().name, licence=licence, run=run, picture=picture))
+    to_hf(model, target, card=Card(name=source.resolve().name, licence=licence, run=run))
 
 
 def _write_gguf(run: Path, path: Path, settings: dict[str, Any], *, quiet: bool) -> None:

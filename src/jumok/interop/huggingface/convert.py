@@ -26,10 +26,9 @@ from jumok.config.huggingface import (
 )
 from jumok.errors import RunError
 from jumok.interop.huggingface.bert import BERTFormat
-from jumok.interop.huggingface.card import PICTURE, Card, model_card
+from jumok.interop.huggingface.card import Card, model_card
 from jumok.interop.huggingface.encoder_decoder import BARTFormat, MarianFormat
 from jumok.interop.huggingface.folder import (
-    LARGEST_FILE,
     MARK,
     from_the_hub,
     read_tensors,
@@ -55,9 +54,7 @@ FORMATS: dict[str, Format[Any]] = {
 }
 
 
-def to_hf(
-    model: Model, folder: str | os.PathLike[str], *, card: Card | None = None, largest: int = LARGEST_FILE
-) -> None:
+def to_hf(model: Model, folder: str | os.PathLike[str], *, card: Card | None = None) -> None:
     """Export a model to a folder that `from_pretrained` of its stock class loads, in transformers 4.56 or newer.
 
     `model.tokenizer`, if set, is exported too; `AutoTokenizer.from_pretrained` then gives the same ids. Parameters keep
@@ -67,7 +64,6 @@ def to_hf(
         model: to export.
         folder: to write.
         card: what README.md, the model card, says; None: no card.
-        largest: bytes of parameters in one file; more are divided into several files.
 
     Raises:
         RunError: the folder contains other files, or cannot be written.
@@ -84,7 +80,7 @@ def to_hf(
     generation = their_generation_config(config)
     if generation is not None:
         documents["generation_config.json"] = generation
-    contents: dict[str, str | bytes] = {}
+    contents: dict[str, str] = {}
     if model.tokenizer is not None:
         documents["tokenizer_config.json"] = tokenizer_config(model.tokenizer, config)
         contents["tokenizer.json"] = tokenizer_json(model.tokenizer, config)
@@ -93,9 +89,7 @@ def to_hf(
             contents["chat_template.jinja"] = template
     if card is not None:
         contents["README.md"] = model_card(model, card, stock_class(config))
-        if card.picture is not None:
-            contents[PICTURE] = card.picture
-    write_folder(target, documents, contents, to_theirs(stock.rows(config), parameters), largest)
+    write_folder(target, documents, contents, to_theirs(stock.rows(config), parameters))
 
 
 def from_hf(folder: str | os.PathLike[str]) -> Model:

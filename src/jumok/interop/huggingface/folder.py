@@ -26,7 +26,6 @@ FILES = re.compile(
     r"(generation_|tokenizer_)?config\.json|tokenizer\.json|chat_template\.jinja|README\.md|loss\.png"
     r"|model(-\d{5}-of-\d{5})?\.safetensors(\.index\.json)?"
 )
-LARGEST_FILE = 5 * 10**9  # bytes of tensors in one file, as `save_pretrained` splits them
 MARK = "jumok_version"  # in config.json: the folder is an export of jumok and may be replaced
 SUFFIXES = (".safetensors", ".bin")
 HUB_NAME = re.compile(r"(?:hf:)?((?!runs/)\w[\w.-]*/(\w[\w.-]*))")  # OWNER/MODEL; runs/ is where runs usually are
@@ -157,9 +156,8 @@ def require_replaceable(target: Path) -> None:
 def write_folder(
     target: Path,
     documents: Mapping[str, Mapping[str, Any]],
-    contents: Mapping[str, str | bytes],
+    contents: Mapping[str, str],
     tensors: dict[str, Tensor],
-    largest: int = LARGEST_FILE,
 ) -> None:
     """Write the JSON documents, other files, and the tensors; the folder is written atomically.
 
@@ -167,8 +165,7 @@ def write_folder(
         target: the folder.
         documents: values of JSON files, by name.
         contents: of other files, by name.
-        tensors: by name; more than `largest` bytes are divided into several files with an index.
-        largest: bytes of tensors in one file. A larger tensor has a file of its own.
+        tensors: by name, for one file.
 
     Raises:
         RunError: it cannot be written; an existing folder is then unchanged.
@@ -180,31 +177,9 @@ def write_folder(
                 text = json.dumps(values, indent=2, ensure_ascii=False) + "\n"
                 (new / name).write_text(text, encoding="utf-8")
             for name, content in contents.items():
-                (new / name).write_bytes(content.encode() if isinstance(content, str) else content)
-            _write_tensors(new, tensors, largest)
+                (new / name).write_bytes(content.encode())
+            save_file(tensors, new / WEIGHTS[0], metadata={"format": "pt"})
     except (OSError, SafetensorError) as error:
         reason = getattr(error, "strerror", None) or error
         room = space(target, needed=sum(tensor.nbytes for tensor in tensors.values()))
         raise RunError("cannot write {path}: {reason} ({room}).", path=target, reason=reason, room=room) from error
-
-
-def _write_tensors(folder: Path, tensors: dict[str, Tensor], largest: int) -> None:
-    shards: list[dict[str, Tensor]] = [{}]
-    used = 0
-    for name, tensor in tensors.items():
-        if shards[-1] and used + tensor.nbytes > largest:
-            shards.append({})
-            used = 0
-        shards[-1][name] = tensor
-        used += tensor.nbytes
-    if len(shards) == 1:
-        save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
-        return
-    places: dict[str, str] = {}
-    for number, shard in enumerate(shards, start=1):
-        file = f"model-{number:05}-of-{len(shards):05}.safetensors"
-        save_file(shard, folder / file, metadata={"format": "pt"})
-        places |= dict.fromkeys(shard, file)
-    size = sum(tensor.nbytes for tensor in tensors.values())
-    index = json.dumps({"metadata": {"total_size": size}, "weight_map": places}, indent=2) + "\n"
-    (folder / "model.safetensors.index.json").write_text(index, encoding="utf-8")
