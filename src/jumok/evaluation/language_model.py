@@ -41,7 +41,7 @@ from jumok.config import require_range
 from jumok.data.ids import tokenize
 from jumok.data.rows import evenly_spread
 from jumok.errors import TextError
-from jumok.models.checks import require_finite_losses, require_tokenizer
+from jumok.models.checks import require_finite, require_tokenizer
 from jumok.models.gpt import GPT, token_losses
 from jumok.models.losses import MOST_LOGITS
 from jumok.models.modes import eval_mode
@@ -212,7 +212,7 @@ def score(
             counted = torch.arange(width, device=hidden.device) >= skipped[:, None]  # (B, T)
             losses = token_losses(hidden[counted][None], model.head.weight, tokens[:, 1:][counted][None])  # (1, N)
             nats += float(losses.cpu().sum(dtype=torch.float64))  # some devices have no float64
-    require_finite_losses(nats)
+    require_finite(nats)
     return Score(nats, int((chosen[:, 0] + width - chosen[:, 1]).sum()))
 
 

@@ -33,7 +33,7 @@ from jumok.evaluation.masking import NOTHING, Masking
 from jumok.inference.fill_mask import require_masked_model
 from jumok.models import Model
 from jumok.models.bert import BERT
-from jumok.models.checks import require_finite_losses, require_tokenizer
+from jumok.models.checks import require_finite, require_tokenizer
 from jumok.models.losses import IGNORED, cross_entropies
 from jumok.models.modes import eval_mode
 from jumok.models.special_ids import Framing
@@ -150,7 +150,7 @@ class MaskedScorer:
                 right += int((logits.argmax(dim=-1) == targets).sum())
                 masked += int((places != NOTHING).sum())
                 read += block.size
-        require_finite_losses(nats)
+        require_finite(nats)
         return MaskedScore(nats, right, masked, read)
 
 

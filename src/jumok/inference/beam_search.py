@@ -17,7 +17,7 @@ from torch import Tensor
 from jumok.data.rows import Rows
 from jumok.inference.answer_search import Answer, Search, make_answer
 from jumok.inference.rules import NextIdRules
-from jumok.models.checks import finite_rows, require_tokenizer
+from jumok.models.checks import require_tokenizer
 from jumok.models.encoder_decoder import EncoderDecoder
 from jumok.tokenizers import Ids
 
@@ -133,7 +133,7 @@ class Targets:
         past = 0 if self._cache is None else self._cache.length
         hidden = self.model.hidden(self.ids[:, past:], self._encoded, self._mask, self._cache)[:, -1]  # (B, C)
         logits = self.model.logits(hidden)[:, : self.tokenizer.vocab_size]  # (B, V)
-        self.failed = ~finite_rows(logits)  # (B,)
+        self.failed = ~logits.isfinite().all(dim=-1)  # (B,)
         wide = torch.promote_types(logits.dtype, torch.float32)
         log_probabilities = logits.to(wide).log_softmax(dim=-1)  # (B, V)
         log_probabilities = self._rules.apply(log_probabilities, self.ids.tolist())  # (B, V)

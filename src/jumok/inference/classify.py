@@ -29,7 +29,7 @@ from jumok.memory import require_memory
 from jumok.messages import tr
 from jumok.models import Model
 from jumok.models.bert import BERT
-from jumok.models.checks import finite_rows, not_finite, require_tokenizer
+from jumok.models.checks import not_finite, require_tokenizer
 from jumok.models.gpt import GPT
 from jumok.models.modes import eval_mode
 from jumok.models.special_ids import Framed, Framing
@@ -101,7 +101,7 @@ def predict_whole(model: Model, texts: Sequence[str]) -> list[Prediction | None]
         return [None] * len(framed)
     require_memory(PROBABILITY_BYTES * len(found) * len(classifier.config.labels), _of_labels(len(found), classifier))
     shares = log_probabilities(classifier, Rows.of([text.ids for text in found])).exp()  # (n, number of labels)
-    if not bool(finite_rows(shares).any()):
+    if not bool(shares.isfinite().all(dim=-1).any()):
         raise not_finite()
     each = iter(shares)
     return [None if text is None else _prediction(classifier.config.labels, next(each), text) for text in framed]

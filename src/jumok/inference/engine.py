@@ -27,7 +27,6 @@ from jumok.inference.sampling import drawn, filtered
 from jumok.inference.slots import Chunk, Quantization, Slots, window_start
 from jumok.inference.torch_slots import AnswerSlots, TorchSlots, WindowSlots
 from jumok.inference.writer import Continuation
-from jumok.models.checks import finite_rows
 from jumok.models.encoder_decoder import EncoderDecoder
 from jumok.models.gpt import GPT
 from jumok.models.modes import parts_in_eval_mode
@@ -331,7 +330,7 @@ def _choose_by_temperature(slots: NativeSlots, logits: Tensor, texts: Sequence[C
 
 def _choose_by_settings(logits: Tensor, texts: Sequence[Continuation]) -> None:
     """As `Engine._choose`, for texts with equal settings."""
-    logits, texts = _finite(logits, finite_rows(logits).tolist(), texts)
+    logits, texts = _finite(logits, logits.isfinite().all(dim=-1).tolist(), texts)
     if not texts:
         return
     sampling = texts[0].request.sampling

@@ -33,7 +33,7 @@ from jumok.errors import ViewError
 from jumok.inference.sampling import Sampling
 from jumok.messages import tr
 from jumok.models import Model, build_blank, task_of
-from jumok.models.checks import require_finite_parameters, require_tokenizer
+from jumok.models.checks import require_finite, require_tokenizer
 from jumok.models.special_ids import frame_of, start_ids
 from jumok.tokenizers import Tokenizer
 from jumok.view.bundle import script
@@ -169,7 +169,8 @@ def _require_possible(model: Model, exact: bool) -> None:
             most=LARGEST_PAGE / 1e6,
             other=other if size <= LARGEST_PAGE else "",
         )
-    require_finite_parameters(model)
+    for parameter in model.parameters():
+        require_finite(parameter)
 
 
 # --- parameters -----------------------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from jumok.config.features import LLAMA_CPP, require
 from jumok.config.features import architecture_of as stock_architecture
 from jumok.interop.huggingface.gpt import interleaved
 from jumok.models import Model
-from jumok.models.checks import require_finite_parameters
+from jumok.models.checks import require_finite
 from jumok.nn.positions import scaled_frequencies
 
 CONV1D = (".c_attn.weight", ".c_proj.weight", ".c_fc.weight")  # GPT-2 stores these transposed
@@ -111,7 +111,8 @@ def architecture_of(model: Model) -> Architecture:
         JumokError: there is none, or parameters are not finite.
     """
     require(model.config, LLAMA_CPP)
-    require_finite_parameters(model)
+    for parameter in model.parameters():
+        require_finite(parameter)
     return ARCHITECTURES[str(stock_architecture(model.config))]
 
 
