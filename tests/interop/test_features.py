@@ -154,6 +154,7 @@ EXAMPLES: dict[str, ModelConfig] = {
     "ELECTRA, classes": bert(family="electra", embedding_width=16, head="classify", labels=LABELS),
     "ELECTRA, no head": bert(family="electra", head="none"),
     "BART": pair(),
+    "BART, gelu_tanh": pair(activation="gelu_tanh"),
     "BART, silu": pair(activation="silu", scale_embedding=True, decoder_mlp_width=20),
     "Marian": pair(family="original"),
     "Marian, no start": pair(family="original", decoder_start_id=None),

@@ -49,7 +49,7 @@ class EncoderDecoderConfig(ModelConfig):
     n_embd: int = size_of(256, "width of the residual streams, a multiple of both numbers of heads")
     mlp_width: int = size_of(None, "hidden width of the encoder's MLPs [4 n_embd]")
     decoder_mlp_width: int = size_of(None, "hidden width of the decoder's MLPs [mlp_width]")
-    activation: Activation = setting(None, "gelu (erf form), relu or silu [classic gelu, original relu]")
+    activation: Activation = setting(None, "gelu (erf form), gelu_tanh, relu or silu [classic gelu, original relu]")
     scale_embedding: bool = setting(None, "multiply embeddings by the square root of n_embd [classic no, original yes]")
     dropout: float = setting(0.1, "dropout rate of embeddings and residual branches", 0, MOST_DROPOUT)
     attention_dropout: float = setting(0.0, "dropout rate of the attention weights", 0, MOST_DROPOUT)

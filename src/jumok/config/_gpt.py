@@ -33,6 +33,7 @@ RopeKind = Literal["linear", "dynamic", "yarn", "longrope", "llama3"]
 LONGEST_TABLE = 4096  # positions; that of 131,072 and heads of 128 would have 134 MB
 MOST_NAMED = 128  # largest divisor that a message lists
 
+# Of a family, its default first. The "gelu" of the classic family is gelu_tanh.
 ACTIVATIONS: dict[str, tuple[Activation, ...]] = {"modern": ("silu",), "classic": ("gelu", "relu")}
 
 LARGEST_FACTOR = 1e6

@@ -15,7 +15,7 @@ LARGEST_BASE = 1e12
 LARGEST_EPSILON = 1.0
 MOST_DROPOUT = 0.95
 
-Activation = Literal["silu", "gelu", "relu"]
+Activation = Literal["silu", "gelu", "gelu_tanh", "relu"]  # gelu: the erf form, gelu_tanh: its approximation
 PoolingKind = Literal["first", "last", "mean", "attention"]
 
 
@@ -34,7 +34,7 @@ class BlockConfig:
         n_kv_head: key/value heads.
         head_dim: width of one head.
         mlp_width: hidden width of the MLP; 0 for no MLP.
-        activation: "silu", "gelu" (erf), "gelu_tanh" or "relu".
+        activation: between the layers of the MLP.
         gated: whether the MLP is a SwiGLU.
         norm: "layer", "rms" or "none".
         norm_eps: epsilon of the norms.
@@ -54,7 +54,7 @@ class BlockConfig:
     n_kv_head: int
     head_dim: int
     mlp_width: int
-    activation: str
+    activation: Activation
     gated: bool = False
     norm: Literal["layer", "rms", "none"] = "layer"
     norm_eps: float = 1e-5

@@ -210,7 +210,7 @@ def _pair(model_type: str, family: str, ids: Mapping[str, int | None], neutral: 
         },
         fixed={"family": family},
         activation="activation_function",
-        activations={"gelu": "gelu", "relu": "relu", **SILU},
+        activations={"gelu": "gelu", **TANH, "relu": "relu", **SILU},
         neutral={
             "tie_word_embeddings": True,
             "normalize_before": False,  # from older versions of the class

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from jumok.config import Activation
 from jumok.config.features import NATIVE, implements
 from jumok.models.gpt import GPT
 from jumok.nn.attention import MultiHeadAttention, ScaledDotProductAttention
@@ -28,7 +29,7 @@ PARTS = {
     nn.ModuleList, nn.Embedding, nn.Linear, nn.LayerNorm,
     Block, MultiHeadAttention, ScaledDotProductAttention, MLP, SwiGLU, RMSNorm, Dropout,
 }  # fmt: skip
-ACTIVATIONS = tuple(ACTIVATION[name] for name in ("silu", "gelu", "gelu_tanh", "relu"))  # in the order of step.cpp
+ACTIVATIONS = tuple(map(ACTIVATION.__getitem__, get_args(Activation)))  # in the order of step.cpp
 
 
 class _Norm(ctypes.Structure):

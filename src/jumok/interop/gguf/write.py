@@ -79,7 +79,7 @@ def write(model: Model, path: str | os.PathLike[str], kind: str, *, name: str | 
                 writer.add_license(licence.encode(errors="replace").decode())
             writer.add_file_type(file_type)
             writer.add_quantization_version(GGML_QUANT_VERSION)
-            describe(writer, architecture, config)
+            describe(writer, config)
             vocabulary.write(writer, config.vocab_size)
             templates = [{"name": name, "template": text} for name, text in tokenizer.chat_templates.items()]
             if templates or tokenizer.kind != "other":

@@ -10,7 +10,14 @@ from typing import Any
 
 from jumok.config import BERTConfig, EncoderDecoderConfig, Frame, GPTConfig, ModelConfig
 from jumok.errors import RunError, TokenizerError
-from jumok.interop.huggingface.tokenizer_settings import BRACKETS, TokenizerSettings, add_tokens, with_settings
+from jumok.interop.huggingface.tokenizer_settings import (
+    BRACKETS,
+    USUAL_ROLES,
+    WORDPIECE,
+    TokenizerSettings,
+    add_tokens,
+    with_settings,
+)
 from jumok.messages import tr
 from jumok.models.special_ids import frame_of, frame_of_file
 from jumok.tokenizers import LARGEST_TEMPLATE, ROLES, Tokenizer
@@ -19,15 +26,6 @@ from tokenizers import decoders, models, normalizers, pre_tokenizers, processors
 
 # Of SentencePiece, of Marian, and of byte-level BPE.
 OLDER_FILES = ("tokenizer.model", "spiece.model", "sentencepiece.bpe.model", "source.spm", "merges.txt")
-# Classes whose vocab.txt is one of WordPiece. jumok itself writes PreTrainedTokenizerFast.
-WORDPIECE_CLASSES = {
-    f"{name}Tokenizer{fast}" for name in ("Bert", "Electra", "DistilBert") for fast in ("", "Fast")
-} | {"PreTrainedTokenizerFast"}
-# The first and last token of each text by class, also where tokenizer.json adds none.
-CLASS_FRAMES = {
-    **dict.fromkeys(("Bert", "Electra", "DistilBert"), ("[CLS]", "[SEP]")),
-    **dict.fromkeys(("Roberta", "XLMRoberta", "Bart"), ("<s>", "</s>")),
-}
 
 
 # --- reading ----------------------------------------------------------------------------------------------------------
@@ -94,13 +92,10 @@ def read_tokenizer(folder: Path, config: ModelConfig) -> Tokenizer | None:
 
 def _add_frame_of_class(pipeline: HFTokenizer, settings: TokenizerSettings) -> None:
     """Set the post-processor that some classes of `transformers` have, whatever the file of a tokenizer says."""
-    name = str(settings.chosen).removesuffix("Tokenizer")
-    if name not in CLASS_FRAMES:
+    usual = USUAL_ROLES.get(str(settings.chosen), {})
+    if "cls_token" not in usual:
         return
-    tokens = (
-        settings.roles.get(role, usual)
-        for role, usual in zip(("cls_token", "sep_token"), CLASS_FRAMES[name], strict=True)
-    )
+    tokens = (settings.roles.get(role, usual[role]) for role in ("cls_token", "sep_token"))
     before, after = (() if i is None else (i,) for i in map(pipeline.token_to_id, tokens))
     _frame(pipeline, Frame(before=before, after=after))
 
@@ -144,7 +139,8 @@ def _wordpiece(path: Path, settings: TokenizerSettings) -> HFTokenizer:
 def _require_wordpiece(path: Path, lines: Sequence[str], settings: dict[str, Any]) -> None:
     """Raise RunError for a vocab.txt of another tokenizer. That of KoBERT has pieces of SentencePiece."""
     named = settings.get("tokenizer_class")
-    if named is not None and named not in WORDPIECE_CLASSES:
+    # jumok itself writes PreTrainedTokenizerFast.
+    if named is not None and str(named).removesuffix("Fast") not in (*WORDPIECE, "PreTrainedTokenizer"):
         reason = tr("tokenizer_config.json names the class {name}", name=named)
     elif sum(line.startswith("▁") for line in lines) > len(lines) // 4:
         reason = tr("its pieces are those of SentencePiece")

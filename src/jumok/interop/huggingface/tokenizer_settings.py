@@ -179,7 +179,6 @@ def add_tokens(pipeline: HFTokenizer, settings: TokenizerSettings, size: int) ->
         token = added.get(special.content, special)
         if token is not special and token.special:
             continue
-        token.special = True
         if pipeline.token_to_id(token.content) is not None or _next_id(pipeline) < size:
             pipeline.add_special_tokens([token])
 
