@@ -31,6 +31,9 @@ GONE = {
     "plan": message("`jumok plan` is gone. `jumok train ... --explain` shows what a run needs on this machine."),
     "--no-verify": message("`--no-verify` is gone. In Python, `jumok.load(RUN, verify=False)` loads a changed file."),
     "--picture": message("`evaluate --picture` is gone. Several models are compared in a table."),
+    "--file": message("`view --file` is gone. `jumok view RUN - < FILE` reads a file."),
+    "--png": message("`view --png` is gone. `--picture FILE.png` is the same."),
+    "--scale": message("`view --scale` is gone. A picture that ends in .svg or .pdf is sharp at each size."),
     "--marp": message("`--marp` is gone: `jumok learn slides` writes Markdown for Marp without it."),
 }
 

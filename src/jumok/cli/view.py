@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from jumok.view.probes import Probes
     from jumok.view.trace import Trace
 
-MOST_NUMBERED = 9999  # no model has more layers, or more heads in a layer
-
 
 @click.command(
     cls=Verb,
@@ -40,7 +38,6 @@ MOST_NUMBERED = 9999  # no model has more layers, or more heads in a layer
 )
 @click.argument("run", type=click.Path(path_type=Path))
 @click.argument("text", required=False)
-@option("--file", "file", type=click.Path(path_type=Path), help="read the text from a file, in any encoding")
 @option("--target", help="answer of an encoder-decoder to show [the one that it generates]")
 @option("--tokens", type=int, default=0, help="tokens that a GPT generates after the text [0]")
 @option("--temperature", type=float, default=0.8, help="sampling temperature; 0: always the most probable token [0.8]")
@@ -59,10 +56,9 @@ MOST_NUMBERED = 9999  # no model has more layers, or more heads in a layer
 @option("--heads", metavar="LIST", section="Selection", help="heads of each layer to include, e.g. 0,2-3 [all]")
 @option("--probe", is_flag=True, section="More", help="ablate each head in turn; print a table and add it to the page")
 @option(
-    "--picture", "--png", "picture", type=click.Path(path_type=Path), metavar="FILE", section="More",
+    "--picture", type=click.Path(path_type=Path), metavar="FILE", section="More",
     help="draw the heads as .png, .svg or .pdf; without --out there is no page",
 )  # fmt: skip
-@option("--scale", type=float, section="More", help="scale of a .png; 2: twice the pixels in each direction [1]")
 @option("--force", is_flag=True, section="More", help="overwrite a file that jumok did not write")
 @option(
     "--without", metavar="LIST", section="More",
@@ -84,7 +80,7 @@ def view(run: Path, text: str | None, device: str, as_json: bool, quiet: bool, *
         "neurons": _neurons(flags["neurons"]), "exact": flags["exact"], "open_layer": flags["layer"],
     }  # fmt: skip
     off = None if flags["without"] is None else _heads(flags["without"])
-    given = _text(text, flags["file"])
+    given = _text(text)
     if not given and not flags["tokens"]:
         raise TextError("the text is empty; give a text, or {--tokens} to show what a GPT generates without a prompt.")
 
@@ -110,7 +106,7 @@ def view(run: Path, text: str | None, device: str, as_json: bool, quiet: bool, *
     if off is not None:
         done["without"] = _ablate(model, seen, off, flags["without"], shown=not as_json)
     if picture is not None:
-        _draw(seen, picture, where, flags["scale"], quiet)
+        _draw(seen, picture, where, quiet)
         done["picture"] = str(picture)
     if page is not None:
         size = _write_page(seen, probes, page, where, flags["lang"], flags["opens"], quiet)
@@ -126,13 +122,13 @@ def _outputs(run: Path, flags: dict[str, Any]) -> tuple[Path | None, Path | None
         ConfigError: a file has a wrong suffix, or jumok did not write it. ViewError: it cannot be written.
     """
     from jumok.files import require_writable
+    from jumok.view.canvas import require_drawable
 
     picture = flags["picture"]
     wants_page = picture is None or flags["out"] is not None or flags["opens"]
     page = require_writable(flags["out"] or f"{run.resolve().name}-view.html") if wants_page else None
     if picture is not None:
-        require_writable(picture)
-    _require_picture(picture, flags["scale"])
+        require_writable(require_drawable(picture))
     if not flags["force"]:
         for path in filter(None, (page, picture)):
             refuse_to_replace(path)
@@ -171,13 +167,13 @@ def _ablate(model: Model, seen: Trace, off: list[Any], named: str, *, shown: boo
     }
 
 
-def _draw(seen: Trace, path: Path, where: dict[str, Any], scale: float | None, quiet: bool) -> None:
+def _draw(seen: Trace, path: Path, where: dict[str, Any], quiet: bool) -> None:
     """Draw the heads; what they are drawn with may warn, for example of a missing font."""
     from jumok.view.head_pictures import draw_heads
 
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", UserWarning)
-        draw_heads(seen, path, **where, scale=scale or 1.0)
+        draw_heads(seen, path, **where)
     for warning in caught:
         say(str(warning.message), quiet=quiet)
     say(tr("Wrote {path}.", path=path), quiet=quiet)
@@ -200,17 +196,15 @@ def _write_page(
     return size
 
 
-def _text(text: str | None, file: Path | None) -> str:
-    """Return the text of the argument, of --file or of stdin, without a final newline of a file or a pipe."""
+def _text(text: str | None) -> str:
+    """Return the text of the argument or of stdin, without the final newline of a pipe."""
     from jumok import text as reader
 
-    if text is not None and file is not None:
-        raise ConfigError("a text and {--file {file}} were both given, but only one is read; leave one out.", file=file)
-    if file is None and text is None and sys.stdin.isatty():
+    if text is None and sys.stdin.isatty():
         raise ConfigError("no text was given; write one after the run folder, in quotes, or - to read stdin.")
-    if file is None and text not in (None, "-"):
-        return text or ""
-    read = reader.read([str(file) if file is not None else "-"])
+    if text is not None and text != "-":
+        return text
+    read = reader.read(["-"])
     return read.read(0, read.chars).removesuffix("\n")
 
 
@@ -236,41 +230,18 @@ def _numbers(option: str, given: str | None) -> list[int] | None:
         return None
     found: list[int] = []
     for part in given.split(","):
-        first, dash, last = part.strip().partition("-")
-        if not first.isdecimal() or (dash and not last.isdecimal()):
+        ends = re.fullmatch(r"(\d{1,4})(?:-(\d{1,4}))?", part.strip())  # no model has more layers or heads
+        first, last = (int(ends[1]), int(ends[2] or ends[1])) if ends else (1, 0)
+        if first > last:
             raise ConfigError(
                 "--{option} {given!r} is not a list of numbers; write 0,2-4 for 0, 2, 3 and 4.",
                 option=option,
                 given=given,
             )
-        if max(len(first), len(last)) > len(str(MOST_NUMBERED)):
-            raise ConfigError(
-                "--{option} {given!r} is out of range: numbers are at most {most}.",
-                option=option,
-                given=given,
-                most=MOST_NUMBERED,
-            )
-        found += range(int(first), int(last or first) + 1)
-    if not found:
-        raise ConfigError(
-            "--{option} {given!r} is an empty range: its first number is above its last.", option=option, given=given
-        )
+        found += range(first, last + 1)
     return found
 
 
 def _neurons(given: str) -> str | list[int] | None:
     """Return the value of --neurons, a word or a list of layers."""
     return given if given in ("auto", "all", "none") else _numbers("neurons", given)
-
-
-def _require_picture(path: Path | None, scale: float | None) -> None:
-    """Raise ConfigError for a picture that cannot be drawn."""
-    from jumok.view.canvas import FORMATS
-
-    suffix = "" if path is None else path.suffix.lower()
-    if path is not None and suffix not in FORMATS:
-        raise ConfigError(
-            "{--picture} {path}: the name must end in {suffixes}.", path=path, suffixes=", ".join(FORMATS)
-        )
-    if scale is not None and suffix != ".png":
-        raise ConfigError("{--scale} applies only to {--picture FILE.png}; leave it out.")
