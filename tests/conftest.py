@@ -326,6 +326,12 @@ def assert_same(run: Path, reference: Path) -> None:
     assert configs[0] == configs[1]
 
 
+def loss_of(trainer: Trainer, *batch: torch.Tensor) -> torch.Tensor:
+    """What a step over a batch alone would minimise, a scalar."""
+    loss: torch.Tensor = trainer.objective(trainer.task.counts(batch), *batch).sum()
+    return loss
+
+
 # --- the command line ---
 
 

@@ -17,9 +17,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from torch.autograd.graph import saved_tensors_hooks
 
 import jumok
-from conftest import Jumok
+from conftest import Jumok, loss_of
 from jumok import cli, memory
 from jumok.config import (
     SIZES,
@@ -32,7 +33,6 @@ from jumok.config import (
     count_blocks,
     count_cached,
     count_constants,
-    count_kept,
     count_parameters,
     field_types,
 )
@@ -48,7 +48,6 @@ from jumok.models.encoder_decoder import EncoderDecoder
 from jumok.models.gpt import GPT
 from jumok.tokenizers import Tokenizer, train_tokenizer
 from jumok.training import policy as plan
-from jumok.training.policy import NUMBER_BYTES, STEP_NUMBERS
 from jumok.training.trainer import Trainer
 from jumok.view.trace import trace
 
@@ -126,29 +125,28 @@ def test_usual_sizes_fit(monkeypatch: pytest.MonkeyPatch) -> None:
             assert build(shape).parameter_count() == count_parameters(shape)
 
 
-def fewest(shape: ModelConfig, tokens: int) -> int:
-    """The fewest bytes that a training step over a number of tokens needs."""
-    return 4 * STEP_NUMBERS * count_parameters(shape) + NUMBER_BYTES["bfloat16"] * count_kept(shape) * tokens
-
-
 @pytest.mark.parametrize("task", ["lm", "mlm"])
 def test_the_least_is_less_than_what_a_step_keeps(start: Start, task: str) -> None:
     """Otherwise something that fits would be refused."""
-    trainer = start(task=task, attention="auto", n_layer=2)
-    assert trainer.plan is not None
-    least = fewest(trainer.model.config, trainer.task.tokens_per_batch)
-    assert least < sum(plan.memory_of(count_parameters(trainer.model.config), trainer.plan.costs[0]).values())
+    trainer = start(task=task, n_layer=2, precision="bfloat16")
+    kept: dict[int, int] = {}  # bytes, by their place in memory
+
+    def keep(tensor: torch.Tensor) -> torch.Tensor:
+        if not isinstance(tensor, torch.nn.Parameter):
+            kept[tensor.untyped_storage().data_ptr()] = tensor.untyped_storage().nbytes()
+        return tensor
+
+    with saved_tensors_hooks(keep, lambda tensor: tensor), torch.autocast("cpu", torch.bfloat16):
+        loss_of(trainer, *trainer.task.batch(0))
+    least = plan.least_memory(trainer.model.config, trainer.config, trainer.task)
+    assert 0 < least["kept"] < sum(kept.values())
 
 
-@pytest.mark.parametrize(("free", "when"), [(10_000, "before anything is built"), (400_000, "after a pass")])
-def test_a_step_that_does_not_fit_is_refused(
-    start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, free: int, when: str
-) -> None:
+def test_a_step_that_does_not_fit_is_refused(start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """--batch-size 1000000 used all memory, and the system killed the process without a message."""
     monkeypatch.setattr(memory, "free_memory", lambda: 10**9)
-    monkeypatch.setattr(plan, "free_memory", lambda _: free)
-    if when != "after a pass":
-        monkeypatch.setattr(plan, "measure", lambda *_: pytest.fail("a step was tried"))
+    monkeypatch.setattr(plan, "free_memory", lambda _: 10_000)
+    monkeypatch.setattr(plan, "measure_step", lambda *_: pytest.fail("a step was tried"))
     with pytest.raises(
         ConfigError,
         match=r"a training step over 1,024 tokens without recompute takes [\d,.]+ .B of memory at least, and",

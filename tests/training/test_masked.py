@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 import jumok as package
-from conftest import TINY, Jumok
+from conftest import TINY, Jumok, loss_of
 from foreign_tokenizers import roberta, unigram
 from jumok import text as reader
 from jumok.config import BERTConfig
@@ -37,7 +37,6 @@ from jumok.runs.folder import RunFolder
 from jumok.text import Text
 from jumok.tokenizers import Ids, Tokenizer, train_tokenizer
 from jumok.training.tasks.masked import MaskedLanguageModelling
-from jumok.training.tasks.task import mean_loss
 from jumok.training.trainer import Trainer
 from tokenizers import Tokenizer as HFTokenizer
 from tokenizers import models, pre_tokenizers
@@ -241,12 +240,12 @@ def test_the_loss_is_the_mean_over_masked_tokens(begin: Start) -> None:
     ids, places, targets = task.batch(0)
     every = torch.full_like(ids, IGNORED).scatter(1, places, targets)
     wanted = F.cross_entropy(model.mlm_logits(model(ids)).flatten(0, 1), every.flatten(), ignore_index=IGNORED)
-    torch.testing.assert_close(mean_loss(*trainer.objective(ids, places, targets)), wanted, rtol=0, atol=1e-12)
+    torch.testing.assert_close(loss_of(trainer, ids, places, targets), wanted, rtol=0, atol=1e-12)
     targets = targets.clone()
     targets[1:, 1], targets[0] = IGNORED, IGNORED  # rows with fewer masked tokens, and one with none
     fewer = [naive_nats(model, ids[row], int(places[row, 0]), int(targets[row, 0])) for row in (1, 2, 3)]
-    assert mean_loss(*trainer.objective(ids, places, targets)).item() == pytest.approx(sum(fewer) / 3)
-    nothing = mean_loss(*trainer.objective(ids, places, torch.full_like(targets, IGNORED)))
+    assert loss_of(trainer, ids, places, targets).item() == pytest.approx(sum(fewer) / 3)
+    nothing = loss_of(trainer, ids, places, torch.full_like(targets, IGNORED))
     assert nothing.item() == 0.0  # and not 0 / 0
 
 

@@ -13,6 +13,7 @@ import torch
 from transformers import AutoTokenizer, BartForConditionalGeneration
 
 import jumok
+from conftest import loss_of
 from jumok.config import TrainConfig, from_dict
 from jumok.errors import ResumeError, RunError, TextError, TokenizerError
 from jumok.evaluation.seq2seq import evaluate_pairs
@@ -26,7 +27,6 @@ from jumok.runs.folder import RunFolder
 from jumok.text import Table, from_rows, from_string
 from jumok.tokenizers import train_tokenizer
 from jumok.training.tasks.seq2seq import SPECIAL_TOKENS, Seq2Seq
-from jumok.training.tasks.task import mean_loss
 from jumok.training.trainer import Trainer
 
 pytestmark = pytest.mark.slow
@@ -125,7 +125,7 @@ def test_the_loss_is_that_of_the_stock_class_with_labels(
     counted = targets != IGNORED
     spread = -out.logits.log_softmax(-1)[counted].mean()  # each token alike
     expected = (1 - smoothing) * out.loss + smoothing * spread
-    torch.testing.assert_close(mean_loss(*trainer.objective(sources, targets)), expected, atol=1e-10, rtol=1e-10)
+    torch.testing.assert_close(loss_of(trainer, sources, targets), expected, atol=1e-10, rtol=1e-10)
 
 
 def test_validation_is_not_smoothed(begin: Callable[..., Trainer]) -> None:
@@ -360,7 +360,7 @@ def test_a_context_that_is_no_multiple_of_eight_fits_its_longest_rows(begin: Cal
     trainer = begin(pairs=from_rows(("source", "target"), [spelled(12345678901234)] * 20), context_length=11)
     source, target = task_of(trainer).batch(0)
     assert source.shape[1] == target.shape[1] == 11
-    assert math.isfinite(float(mean_loss(*trainer.objective(source, target)).detach()))
+    assert math.isfinite(float(loss_of(trainer, source, target).detach()))
 
 
 @pytest.mark.parametrize("rows", [[("1", ""), ("2", "")], [("", "일")]])

@@ -299,8 +299,8 @@ def test_a_time_budget_ends_after_so_many_passes(start: Start, monkeypatch: pyte
     trainer = start(steps=None, minutes=60.0, passes=1.5, sample_tokens=0)
     steps = only(list(trainer.run()), Step)
     seen = len(steps) * trainer.task.tokens_per_batch
-    assert 0 <= seen - 1.5 * trainer.training_run.train_tokens < trainer.task.tokens_per_batch
-    assert trainer.clock.planned_tokens == int(1.5 * trainer.training_run.train_tokens)
+    assert 0 <= seen - 1.5 * trainer.task.train_tokens < trainer.task.tokens_per_batch
+    assert trainer.clock.planned_tokens == int(1.5 * trainer.task.train_tokens)
     assert steps[-1].progress == 1.0
     assert steps[-1].remaining == 0.0
 

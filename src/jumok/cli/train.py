@@ -220,7 +220,6 @@ def _explain(make: Making, busy: str, quiet: bool, as_json: bool) -> None:
         del trainer  # it maps the text of the folder, which Windows cannot remove as long as it is mapped
     if as_json:
         values = dataclasses.asdict(found)
-        values["candidates"] = [plain_floats(candidate) for candidate in values["candidates"]]
         values["choices"] = {name: {"chosen": word, "why": why} for name, (word, why) in values["choices"].items()}
         print_json(plain_floats({**values, "notices": notices}))
         return

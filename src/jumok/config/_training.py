@@ -113,10 +113,10 @@ class TrainConfig:
     sample_tokens: int = setting(60, "tokens of the sample generated at each validation; 0: no sample", 0, MOST)
     save_every: float = setting(60.0, "seconds between saves of the training state", 0, MOST)
     seed: int = setting(0, "seed of the initial parameters, the order of the data, and dropout", 0, 2**31 - 1)
-    precision: Precision = setting("auto", "float32, bfloat16, or auto (the faster one, measured)")
+    precision: Precision = setting("auto", "float32, bfloat16, or auto (bfloat16 where the device computes it)")
     attention: Attention = setting(
         "auto",
-        "attention in training: chunked (for CPUs), fused (PyTorch's kernel), or auto (the faster one, measured)",
+        "attention in training: chunked (for CPUs), fused (PyTorch's kernel), or auto (chunked on CPUs)",
     )
     compile: Literal["auto", "on", "off"] = setting(
         "auto", "use torch.compile; auto: if the run is long enough to benefit", may_change="with a stage"

@@ -14,7 +14,6 @@ from typing import Any
 from jumok.messages import tr
 from jumok.runs.events import Notice
 from jumok.training.optim import rate
-from jumok.training.policy import most_tokens
 from jumok.training.run import Stateful, TrainingRun
 
 # The time per step is the median of at least so many steps over so many seconds, so that one slow step changes nothing.
@@ -144,7 +143,7 @@ class Clock(Stateful):
 
     @property
     def _most_tokens(self) -> float:
-        return most_tokens(self._run.config, self._run.task, self._run.train_tokens)
+        return self._run.task.most_tokens(self._run.config)
 
     # --- what follows from it -----------------------------------------------------------------------------------------
 
@@ -165,10 +164,8 @@ class Clock(Stateful):
 
     def remaining(self) -> float:
         """Return the seconds to the end, about; 0 if not known."""
-        run = self._run
         by_time = math.inf if self._budget is None else max(0.0, self._budget - self.stage_seconds)
-        tokens = self._most_tokens if run.config.steps is None else float(run.config.steps * run.tokens_per_step)
-        left = max(0.0, tokens - self.tokens_seen)
+        left = max(0.0, self._most_tokens - self.tokens_seen)
         by_tokens = left / self.tokens_per_second if self.tokens_per_second else math.inf
         remaining = min(by_time, by_tokens)
         if self.cooldown is not None:  # the stage ends with it

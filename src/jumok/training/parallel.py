@@ -25,9 +25,8 @@ from jumok.memory import is_out_of_memory
 from jumok.messages import tr
 from jumok.models import Model
 from jumok.nn.blocks import Block
-from jumok.training.optim import balanced, orthogonal, stacked_orthogonal
+from jumok.training.optim import Objective, balanced, orthogonal, stacked_orthogonal
 from jumok.training.tasks import Task
-from jumok.training.tasks.task import Objective
 
 JOINING = timedelta(seconds=60)  # in which all ranks must have come
 STEPPING = timedelta(minutes=10)  # in which all ranks must answer in a step, and rank 0: one that hangs ends the run

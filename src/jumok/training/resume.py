@@ -25,7 +25,7 @@ from jumok.text import Table, Text
 from jumok.training.adapters import read_base, require_one_process
 from jumok.training.checkpoint import LOGS, cut_logs, restore_checkpoint
 from jumok.training.parallel import ProcessGroup
-from jumok.training.policy import memory_errors, most_tokens, slow_precision
+from jumok.training.policy import memory_errors, slow_precision
 from jumok.training.run import TrainingRun
 from jumok.training.run_record import (
     RunRecord,
@@ -246,11 +246,11 @@ def add_stage(run: TrainingRun, record: RunRecord, saved: Checkpoint | None, mac
     ended, metrics = record.content["finished"], record.content["metrics"]
     seconds = 0.0 if saved is None else saved.numbers["seconds"]
     per_step = run.tokens_per_step
+    most = run.task.most_tokens(run.config)
     if run.config.steps is not None:
-        run.history.numbers["planned_tokens"] = run.config.steps * per_step
+        run.history.numbers["planned_tokens"] = int(most)
     elif seconds:  # as fast as so far
         expected = ended["step"] * per_step / seconds * 60 * (run.config.minutes or 0)
-        most = most_tokens(run.config, run.task, run.train_tokens)
         run.history.numbers["planned_tokens"] = max(per_step, int(min(expected, most)))
     run.history.stages.append(
         {

@@ -115,11 +115,6 @@ class TrainingRun:
         return self.model if self.shards is None else self.shards.model
 
     @property
-    def train_tokens(self) -> int:
-        """Return the length of the training part."""
-        return int(self.task.data["train_tokens"])
-
-    @property
     def tokens_per_step(self) -> int:
         """Tokens that an optimizer step is trained on, about."""
         return self.task.tokens_per_batch * self.config.accumulate

@@ -6,7 +6,6 @@ In a launch of several processes rank 0 makes the run, or resumes it (`jumok.tra
 from __future__ import annotations
 
 import dataclasses
-import math
 import os
 import time
 from collections.abc import Callable, Collection, Mapping
@@ -41,13 +40,12 @@ from jumok.training.adapters import Adapters, require_one_process, require_peft,
 from jumok.training.checkpoint import restore_tensors, restore_together
 from jumok.training.compilation import recompute_blocks
 from jumok.training.loop import Loop
-from jumok.training.optim import make_optimizers
+from jumok.training.optim import Objective, make_optimizers
 from jumok.training.parallel import ProcessGroup, Shards, replicate
-from jumok.training.policy import Plan, make_plan, memory_errors, must_measure, require_possible
+from jumok.training.policy import Plan, make_plan, memory_errors, require_possible
 from jumok.training.run import RunHistory, TrainingRun
 from jumok.training.run_record import RunRecord, require_reachable, size_of
 from jumok.training.tasks import TASKS, Material, Task
-from jumok.training.tasks.task import Objective
 
 Source = str | os.PathLike[str] | Text | Table
 
@@ -201,17 +199,9 @@ class Start:
                 data = task_type.prepare(folder, material, tokenizer, shape, training)
                 task = task_type(folder, data, tokenizer, shape, training)
                 self.group.require_rows(task.rows_per_batch)
-                if must_measure(training, self.device):
-                    self.report(tr("measuring what is fastest on this machine"))
-                tokens = data["train_tokens"]
+                self.report(tr("planning the run"))
                 plan = make_plan(
-                    shape,
-                    training,
-                    task,
-                    self.device,
-                    tokens,
-                    choose_dropout=choose_dropout,
-                    processes=self.group.size,
+                    shape, training, task, self.device, choose_dropout=choose_dropout, processes=self.group.size
                 )
                 run = new_run(
                     folder,
@@ -227,8 +217,7 @@ class Start:
                 )
                 run.history.plan, run.history.notices = plan, [*task.notices, *plan.notices]
                 run.history.numbers["planned_tokens"] = plan.tokens
-                if math.isfinite(plan.seconds_per_step):
-                    run.history.numbers["seconds_per_step"] = plan.seconds_per_step
+                run.history.numbers["seconds_per_step"] = plan.seconds_per_step
                 if init is not None:
                     new = adopt_parameters(run.model, init)
                     if training.lora is not None:

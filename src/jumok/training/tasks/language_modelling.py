@@ -6,7 +6,6 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from jumok.config import LMConfig, TrainConfig
@@ -69,7 +68,8 @@ class LanguageModelling(Task[GPT]):
             _require_no_goal(config, self.lost)
         self.tokens_per_batch = config.batch_size * model.context_length
         self.validation_tokens = len(self.val)
-        self._losses: Callable[..., Tensor] = token_losses
+        # Compiled, the output layer is fused with the loss, so that the logits are read once.
+        self.token_losses: Callable[..., Tensor] = token_losses
 
     @classmethod
     def material(cls, source: Any, held_out: Any, val: float) -> Material:
@@ -134,10 +134,6 @@ class LanguageModelling(Task[GPT]):
             "lost_example": lost.example,
         }
 
-    def compile(self) -> None:
-        """Fuse the output layer with the loss, so that the logits are read once."""
-        self._losses = torch.compile(token_losses, dynamic=False)
-
     def batch(self, number: int) -> tuple[Tensor, ...]:
         """Return inputs and targets, (B, T) each."""
         return self.batches.batch(number)
@@ -158,7 +154,7 @@ class LanguageModelling(Task[GPT]):
     def loss_sums(self, model: GPT, batch: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
         """Sum the cross-entropies of the tokens."""
         ids, targets = batch
-        return (self._losses(model.hidden(ids), model.head.weight, targets).sum(),)
+        return (self.token_losses(model.hidden(ids), model.head.weight, targets).sum(),)
 
     def validate(self, model: GPT, max_tokens: int) -> dict[str, float]:
         """Compute nats per character and per token on windows that do not overlap: quick, and a little too high."""

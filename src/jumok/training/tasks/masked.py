@@ -66,7 +66,8 @@ class MaskedLanguageModelling(Task[BERT]):
         self.batches = Batches(self.train, self.framing.room, config.batch_size, config.seed)
         self.tokens_per_batch = config.batch_size * self.framing.room
         self.validation_tokens = len(self.val)
-        self._losses: Callable[[BERT, Tensor, Tensor], Tensor] = token_losses
+        # Compiled, the head is fused with the loss, so that the logits are read once.
+        self.token_losses: Callable[..., Tensor] = token_losses
 
     @classmethod
     def material(cls, source: Any, held_out: Any, val: float) -> Material:
@@ -99,10 +100,6 @@ class MaskedLanguageModelling(Task[BERT]):
         """The messages about the material, and about what the tokenizer loses of it."""
         return (*super().notices, *lost_notice(self.data))
 
-    def compile(self) -> None:
-        """Fuse the head with the loss, so that the logits are read once."""
-        self._losses = torch.compile(token_losses, dynamic=False)
-
     def batch(self, number: int) -> tuple[Tensor, ...]:
         """Return ids (B, T) with [CLS] and [SEP], places (B, M) of the tokens to predict, targets (B, M) or IGNORED."""
         block = self.batches.batch(number)[0].numpy()  # (B, W)
@@ -126,7 +123,7 @@ class MaskedLanguageModelling(Task[BERT]):
     def loss_sums(self, model: BERT, batch: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
         """Sum the cross-entropies of the masked tokens."""
         ids, places, targets = batch
-        return (self._losses(model, at_places(model(ids), places), targets).sum(),)
+        return (self.token_losses(model, at_places(model(ids), places), targets).sum(),)
 
     def validate(self, model: BERT, max_tokens: int) -> dict[str, float]:
         """Compute nats per masked token, and how many are found, on windows that do not overlap.
