@@ -314,7 +314,9 @@ def test_the_log_probabilities_of_a_chat(client: openai.OpenAI) -> None:
         if choice.logprobs
         for one in choice.logprobs.content or ()
     ]
-    assert streamed == logprobs.content
+    assert [one.token for one in streamed] == [one.token for one in logprobs.content]
+    # The second request reuses the keys of the prompt, which PyTorch computes with another rounding.
+    assert [one.logprob for one in streamed] == pytest.approx([one.logprob for one in logprobs.content], abs=1e-4)
 
 
 def test_a_run_trained_on_pairs_answers_the_last_message(client: openai.OpenAI, runs: dict[str, Any]) -> None:

@@ -34,6 +34,10 @@ GONE = {
     "--file": message("`view --file` is gone. `jumok view RUN - < FILE` reads a file."),
     "--png": message("`view --png` is gone. `--picture FILE.png` is the same."),
     "--scale": message("`view --scale` is gone. A picture that ends in .svg or .pdf is sharp at each size."),
+    "--memory": message(
+        "`--memory` is gone. Models that no request uses are evicted when memory is short; limit the process, for "
+        "example with a container or `ulimit -v`."
+    ),
     "--marp": message("`--marp` is gone: `jumok learn slides` writes Markdown for Marp without it."),
 }
 

@@ -15,10 +15,9 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from jumok.config import GPTConfig, ModelConfig, count_constants, count_parameters, matrices, stacks
 from jumok.config.features import changes_angles
 from jumok.errors import ConfigError
-from jumok.inference.native.build import library, why_not
+from jumok.inference.native.build import library
 from jumok.inference.native.parameters import NativeModel, can_run, is_plain
 from jumok.inference.native.slots import NativeSlots
 from jumok.inference.requests import Drawn, Request
@@ -271,23 +270,6 @@ def make_slots(
             quantize=quantize,
         )
     return TorchSlots(model, slots) if keeps else WindowSlots(model, slots)
-
-
-def packed_bytes(config: ModelConfig, dtype: torch.dtype, device: str, quantize: Quantization | None) -> int:
-    """Return the bytes of the parameters that an engine arranges anew for a model, beside those of the model itself.
-
-    Args:
-        dtype: of the parameters. device: of the model. quantize: as for `Engine`.
-    """
-    if not isinstance(config, GPTConfig) or config.labels or changes_angles(config):
-        return 0
-    if torch.device(device).type != "cpu" or dtype != torch.float32 or why_not() is not None:
-        return 0
-    head = config.vocab_size * config.n_embd
-    blocks = sum(count * sum(n * m for n, m in matrices(block, cross=cross)) for count, block, cross in stacks(config))
-    packed = (blocks + head) * {"int8": 1, "bfloat16": 2, None: 4}[quantize]
-    tied = head if config.tie_embeddings else 0  # the C++ step reads no other memory
-    return packed + 4 * (count_parameters(config) + tied - blocks - head + count_constants(config))
 
 
 class _ActiveText:
