@@ -42,7 +42,7 @@ from jumok.runs.folder import RunFolder
 from jumok.text import Text
 from jumok.training.subscribers import pictures
 from jumok.training.trainer import Trainer
-from jumok.view.training_pictures import draw_loss
+from jumok.view.run_pictures import draw_loss
 
 FIXTURES = Path(__file__).resolve().parent / "fixtures"
 SHARED = Path(__file__).resolve().parents[2] / "shared"

@@ -38,7 +38,7 @@ from jumok.tokenizers import train_tokenizer
 from jumok.training.tasks.classify import Classification, next_token_losses, thinned
 from jumok.training.tasks.labelled import in_order
 from jumok.training.trainer import Trainer
-from jumok.view.training_pictures import draw_confusion
+from jumok.view.run_pictures import draw_confusion
 
 pytestmark = pytest.mark.slow
 

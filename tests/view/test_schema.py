@@ -171,10 +171,6 @@ def test_lens_and_predictions() -> None:
     assert found.predictions is not None
     assert objects["predictions"]["tokens"][0] is None
     assert objects["predictions"]["after"]["p"] is None
-    for told, one in zip(objects["predictions"]["tokens"][1:], found.predictions.tokens[1:], strict=True):
-        assert one is not None
-        assert told["p"] == pytest.approx(one.p, rel=1e-3)
-        assert [guess[1] for guess in told["top"]] == [guess.token for guess in one.top]
     assert objects["lens"]["top"][0][0] == []
     assert objects["lens"]["p"][3][0] is None
     assert objects["lens"]["p"][3][2] == pytest.approx(objects["predictions"]["tokens"][2]["p"], rel=1e-2)

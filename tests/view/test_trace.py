@@ -84,7 +84,7 @@ def shown(found: Trace, sequence: int = 0) -> str:
 
 def test_a_name_may_hold_half_a_surrogate_pair() -> None:
     """A name with a half that no file name has ended with a UnicodeEncodeError (fuzzing, seed 3)."""
-    assert trace(gpt(), "나", name="\ud800 \udcb0 글").model.name == "\ufffd \ufffd 글"
+    assert trace(gpt(), "나", name="\ud800 \udcb0 글").model["name"] == "\ufffd \ufffd 글"
 
 
 @pytest.mark.parametrize("family", ["modern", "classic"])
@@ -97,22 +97,22 @@ def test_predictions_are_those_of_the_model(family: str) -> None:
     known = model.tokenizer.vocab_size
     chances = model(torch.tensor([ids]))[0, :, :known].softmax(-1)
     assert found.predictions is not None
-    assert found.predictions.kind == "next"
-    assert found.predictions.tokens[0] is None
+    assert found.predictions["kind"] == "next"
+    assert found.predictions["tokens"][0] is None
     for i in range(1, len(ids)):
-        told = found.predictions.tokens[i]
+        told = found.predictions["tokens"][i]
         assert told is not None
         p = float(chances[i - 1, ids[i]])
-        assert told.p == pytest.approx(p, rel=1e-5)
-        assert told.nats == pytest.approx(-math.log(p), rel=1e-4)
-        assert told.rank == 1 + int((chances[i - 1] > chances[i - 1, ids[i]]).sum())
-        assert [guess.id for guess in told.top] == chances[i - 1].topk(10).indices.tolist()
+        assert told["p"] == pytest.approx(p, rel=1e-3)
+        assert told["nats"] == pytest.approx(-math.log(p), rel=1e-3)
+        assert told["rank"] == 1 + int((chances[i - 1] > chances[i - 1, ids[i]]).sum())
+        assert [guess[0] for guess in told["top"]] == chances[i - 1].topk(10).indices.tolist()
         best = chances[i - 1].topk(10).values.tolist()
-        assert [guess.probability for guess in told.top] == pytest.approx(best, rel=1e-5)
-    after = found.predictions.after
+        assert [guess[2] for guess in told["top"]] == pytest.approx(best, rel=1e-2)
+    after = found.predictions["after"]
     assert after is not None
-    assert (after.p, after.rank, after.nats) == (None, None, None)
-    assert after.top[0].id == int(chances[-1].argmax())
+    assert (after["p"], after["rank"], after["nats"]) == (None, None, None)
+    assert after["top"][0][0] == int(chances[-1].argmax())
 
 
 @torch.inference_mode()
@@ -123,13 +123,16 @@ def test_the_last_layer_of_the_lens_is_the_prediction() -> None:
     ids = torch.tensor([[token.id for token in found.sequences[0].pieces.tokens]])
     assert found.lens is not None
     assert found.predictions is not None
-    assert found.lens.names == ("embedding", "layer 1", "layer 2", "layer 3")
-    told = [one.p for one in found.predictions.tokens[1:] if one is not None]
-    np.testing.assert_allclose(found.lens.p[-1, 1:], told, rtol=1e-6)
+    assert found.lens["names"] == ["embedding", "layer 1", "layer 2", "layer 3"]
+    told = [one["p"] for one in found.predictions["tokens"][1:]]
+    np.testing.assert_allclose(found.lens["p"][-1][1:], told, rtol=1e-2)
     embedded = model.head(model.norm(model.token_embedding(ids)))[0, :, : model.tokenizer.vocab_size].softmax(-1)
-    np.testing.assert_array_equal(found.lens.ids[0, 1:], embedded[:-1].topk(3).indices.numpy())
-    assert np.isnan(found.lens.p[:, 0]).all()
-    assert (found.lens.ids[:, 0] == -1).all()
+    best = embedded[:-1].topk(3)
+    for guesses, ids_, shares in zip(found.lens["top"][0][1:], best.indices, best.values, strict=True):
+        likely = [i for i, share in zip(ids_.tolist(), shares.tolist(), strict=True) if share >= 0.01]
+        assert [guess[0] for guess in guesses] == (likely or ids_[:1].tolist())
+    assert [layer[0] for layer in found.lens["p"]] == [None] * 4
+    assert [layer[0] for layer in found.lens["top"]] == [[]] * 4
 
 
 def test_weights_are_those_of_the_model() -> None:
@@ -202,20 +205,20 @@ def test_a_bert_reads_a_framed_text_and_fills_blanks() -> None:
     hidden[0, 1] = ids[0, 4]  # seen, it would only be copied; of seven tokens each is hidden alone
     without = model.mlm_logits(model(hidden))[0, 1].softmax(-1)
     assert found.predictions is not None
-    assert found.predictions.kind == "here"
-    told = found.predictions.tokens
+    assert found.predictions["kind"] == "here"
+    told = found.predictions["tokens"]
     assert told[0] is None
     assert told[-1] is None
     assert told[1] is not None
-    assert told[1].p == pytest.approx(float(without[ids[0, 1]]), rel=1e-5)
-    assert told[1].p != pytest.approx(float(chances[1, ids[0, 1]]), rel=1e-3)
+    assert told[1]["p"] == pytest.approx(float(without[ids[0, 1]]), rel=1e-3)
+    assert told[1]["p"] != pytest.approx(float(chances[1, ids[0, 1]]), rel=1e-2)
     assert found.lens is not None
-    assert found.lens.p[-1, 1] == pytest.approx(told[1].p, rel=1e-4)
+    assert found.lens["p"][-1][1] == pytest.approx(told[1]["p"], rel=1e-2)
     blank = told[4]
     assert blank is not None
-    assert (blank.p, blank.rank, blank.nats) == (None, None, None)
-    assert blank.top[0].id == int(chances[4].argmax())
-    assert found.predictions.after is None
+    assert (blank["p"], blank["rank"], blank["nats"]) == (None, None, None)
+    assert blank["top"][0][0] == int(chances[4].argmax())
+    assert found.predictions["after"] is None
     (attention,) = found.attentions
     assert not attention.causal
     assert attention.weights(0)[0, 0, -1] > 0
@@ -247,13 +250,13 @@ def test_an_encoder_decoder_with_a_given_answer() -> None:
     source, target = ([token.id for token in part.pieces.tokens] for part in found.sequences)
     chances = model(torch.tensor([source]), torch.tensor([target]))[0].softmax(-1)
     assert found.predictions is not None
-    assert found.predictions.sequence == 1
-    assert found.predictions.tokens[1] is not None
-    assert found.predictions.tokens[1].p == pytest.approx(float(chances[0, target[1]]), rel=1e-5)
-    assert found.predictions.after is not None
-    assert found.predictions.after.top[0].id == int(chances[2].argmax())
+    assert found.predictions["sequence"] == 1
+    assert found.predictions["tokens"][1] is not None
+    assert found.predictions["tokens"][1]["p"] == pytest.approx(float(chances[0, target[1]]), rel=1e-3)
+    assert found.predictions["after"] is not None
+    assert found.predictions["after"]["top"][0][0] == int(chances[2].argmax())
     assert found.lens is not None
-    assert len(found.lens.names) == 3
+    assert len(found.lens["names"]) == 3
     assert found.sequences[1].prompt == 3
 
 
@@ -284,8 +287,8 @@ def test_some_layers_and_heads() -> None:
     assert (attention.layers, attention.heads, attention.weights(2).shape) == ((1, 2), (1,), (1, 6, 6))
     assert found.lens is None
     assert found.predictions is not None
-    assert found.predictions.tokens[1] is not None
-    assert len(found.predictions.tokens[1].top) == 2
+    assert found.predictions["tokens"][1] is not None
+    assert len(found.predictions["tokens"][1]["top"]) == 2
 
 
 @pytest.mark.parametrize(
@@ -338,26 +341,23 @@ def test_statistics_of_heads_that_are_known() -> None:
     weights = np.stack((uniform, before, first, np.eye(t))).astype(np.float32)
     found = head_statistics(weights, causal=True, crossing=False)
     entropies = [np.log(n) for n in range(2, t + 1)]
-    np.testing.assert_allclose(found.entropy, [np.mean(entropies), 0, 0, 0], atol=1e-6)
-    assert found.distance is not None
-    np.testing.assert_allclose(found.distance, [np.mean([0.5, 1, 1.5, 2]), 1, 2.5, 0], atol=1e-6)
-    np.testing.assert_allclose(found.first, [np.mean([1 / n for n in range(2, t + 1)]), 0.25, 1, 0], atol=1e-6)
-    np.testing.assert_allclose(found.previous, [np.mean([1 / n for n in range(2, t + 1)]), 1, 0.25, 0], atol=1e-6)
-    np.testing.assert_allclose(found.self, [np.mean([1 / n for n in range(2, t + 1)]), 0, 0, 1], atol=1e-6)
+    np.testing.assert_allclose(found["entropy"], [np.mean(entropies), 0, 0, 0], atol=1e-6)
+    np.testing.assert_allclose(found["distance"], [np.mean([0.5, 1, 1.5, 2]), 1, 2.5, 0], atol=1e-6)
+    np.testing.assert_allclose(found["first"], [np.mean([1 / n for n in range(2, t + 1)]), 0.25, 1, 0], atol=1e-6)
+    np.testing.assert_allclose(found["previous"], [np.mean([1 / n for n in range(2, t + 1)]), 1, 0.25, 0], atol=1e-6)
+    np.testing.assert_allclose(found["self"], [np.mean([1 / n for n in range(2, t + 1)]), 0, 0, 1], atol=1e-6)
 
 
 def test_a_text_of_one_token_has_statistics_that_a_page_can_hold() -> None:
-    found = head_statistics(np.ones((2, 1, 1), np.float32), causal=True, crossing=False)
-    assert [float(one[0]) for one in (found.entropy, found.first, found.distance, found.previous, found.self)] == [
-        0, 1, 0, 0, 1
-    ]  # fmt: skip
+    found = head_statistics(np.ones((1, 1, 1), np.float32), causal=True, crossing=False)
+    assert found == {"entropy": [0], "distance": [0], "first": [1], "previous": [0], "self": [1]}
 
 
 def test_statistics_between_two_texts_and_in_both_directions() -> None:
     weights = np.full((1, 2, 4), 0.25, np.float32)
     crossing = head_statistics(weights, causal=False, crossing=True)
-    assert crossing.distance is None
-    np.testing.assert_allclose(crossing.entropy, np.log(4), rtol=1e-6)
+    assert list(crossing) == ["entropy", "first"]
+    np.testing.assert_allclose(crossing["entropy"], np.log(4), rtol=1e-6)
     both = head_statistics(np.full((1, 4, 4), 0.25, np.float32), causal=False, crossing=False)
-    np.testing.assert_allclose(both.distance, np.mean([1.5, 1, 1, 1.5]), rtol=1e-6)
-    np.testing.assert_allclose(both.self, 0.25)
+    np.testing.assert_allclose(both["distance"], np.mean([1.5, 1, 1, 1.5]), rtol=1e-6)
+    np.testing.assert_allclose(both["self"], 0.25)

@@ -145,8 +145,7 @@ def _probe(model: Model, seen: Trace, *, shown: bool) -> tuple[Probes, dict[str,
         from jumok.cli.console.heads import show_probes
 
         show_probes(probes.ranking, table)
-    heads = [plain_floats({**row.head._asdict(), **vars(row), "head": row.head.head}) for row in table]
-    return probes, {"nats": probes.ranking.nats, "heads": heads}
+    return probes, {"nats": probes.ranking.nats, "heads": [plain_floats(row) for row in table]}
 
 
 def _ablate(model: Model, seen: Trace, off: list[Any], named: str, *, shown: bool) -> dict[str, Any]:

@@ -153,4 +153,4 @@ def _describe(figure: Figure, image: AxesImage, title: str) -> None:
 
 
 def _title(trace: Trace, attention: Attention, *more: str) -> str:
-    return " · ".join((trace.model.name, *([] if attention.block == "self" else [attention.block]), *more))
+    return " · ".join((trace.model["name"], *([] if attention.block == "self" else [attention.block]), *more))

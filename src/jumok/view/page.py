@@ -136,7 +136,7 @@ def page_of(
             "en"; None: the browser's.
     """
     found = to_json(trace, None if probes is None else probes_json(probes, trace), block=block)
-    found["model"]["name"] = one_line(trace.model.name)
+    found["model"]["name"] = one_line(trace.model["name"])
     opening = {
         "block": block,
         # The viewer would choose the same one, but its queries and keys may have no room.
@@ -149,7 +149,7 @@ def page_of(
     text = text if len(text) <= LONGEST_TITLE else text[: LONGEST_TITLE - 1] + "…"
     return Page(
         found,
-        title=f"{trace.model.name} · {text}",
+        title=f"{trace.model['name']} · {text}",
         opening={name: value for name, value in opening.items() if value is not None},
     )
 

@@ -11,11 +11,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from jumok.messages import in_each_language
 from jumok.version import __version__
-from jumok.view.predictions import TokenPrediction
+from jumok.view.predictions import short
 from jumok.view.trace import TokenSequence, Trace
 from jumok.view.traced_attention import Attention, head_statistics
 from jumok.view.weight_encoding import FINEST, Floats, decode_weights, encode_exactly, encode_vectors, encode_weights
@@ -23,8 +22,6 @@ from jumok.view.weight_encoding import FINEST, Floats, decode_weights, encode_ex
 FORMAT, VERSION = "jumok-trace", 2
 LEVELS = (FINEST, 180, 128, 101, 80, 64, 50, 40, 32, 25, 20, 16)  # of a weight's root, the finest first
 TRIED = 24  # heads from which it is estimated what the others take
-RARE = 0.01  # a second or third guess of the lens that is less likely is left out
-STATISTICS = ("entropy", "distance", "first", "previous", "self")
 
 Coded = list[list[str]]  # by layer and head
 
@@ -42,12 +39,12 @@ def to_json(trace: Trace, probes: dict[str, Any] | None = None, *, block: str | 
         "format": FORMAT,
         "version": VERSION,
         "generator": f"jumok {__version__}",
-        "model": dict(vars(trace.model)),
+        "model": dict(trace.model),
         "sequences": [_sequence(one) for one in trace.sequences],
         "attentions": [_attention(one, exact=trace.exact) for one in trace.attentions],
         "neurons": None,
-        "predictions": _predictions(trace),
-        "lens": _lens(trace),
+        "predictions": trace.predictions,
+        "lens": trace.lens,
         "probes": probes,
         "notes": list(trace.notes),
     }
@@ -114,11 +111,7 @@ def _attention(one: Attention, *, exact: bool) -> dict[str, Any]:
         "s": one.s,
         "bits": 16 if exact else 8,
         "encoding": "float16" if exact else "sqrt-u8",
-        "stats": {
-            name: [_rounded(getattr(layer, name)) for layer in statistics]
-            for name in STATISTICS
-            if getattr(statistics[0], name) is not None
-        },
+        "stats": {name: [[short(x) for x in layer[name]] for layer in statistics] for name in statistics[0]},
     }
 
 
@@ -163,7 +156,7 @@ def _error(one: Attention, coded: Coded, *, exact: bool) -> dict[str, float]:
             most = max(most, float(off.max()))
             total += float(off.sum()) / 2
             count += one.t
-    return {"max": _short(most, 2), "mean": _short(total / count, 2)}
+    return {"max": short(most, 2), "mean": short(total / count, 2)}
 
 
 # --- queries and keys -------------------------------------------------------------------------------------------------
@@ -201,7 +194,7 @@ def _write_neurons(
     for layer, neurons in sorted(kept):
         for block, coded in neurons.items():
             by_block.setdefault(block, {})[str(layer)] = coded
-    width = trace.model.head_dim
+    width = trace.model["head_dim"]
     found["neurons"] = {"layers": by_block, "bits": _bits(trace), "head_dim": width, "scale": width**-0.5}
     if left_out:
         listed = ", ".join(str(layer) for layer in sorted(layer for layer, _ in kept))
@@ -233,61 +226,3 @@ def _sequence(one: TokenSequence) -> dict[str, Any]:
         "tokens": [vars(token) for token in pieces.tokens],
         "text": pieces.text,
     }
-
-
-# --- text and probabilities -------------------------------------------------------------------------------------------
-
-
-def _predictions(trace: Trace) -> dict[str, Any] | None:
-    found = trace.predictions
-    if found is None:
-        return None
-    return {
-        "sequence": found.sequence,
-        "kind": found.kind,
-        "tokens": [_prediction(one) for one in found.tokens],
-        "after": _prediction(found.after),
-    }
-
-
-def _prediction(one: TokenPrediction | None) -> dict[str, Any] | None:
-    """Return what is predicted at one place."""
-    if one is None:
-        return None
-    return {
-        "p": None if one.p is None else _short(one.p),
-        "rank": one.rank,
-        "nats": None if one.nats is None else _short(one.nats),
-        "top": [[token, text, _short(p, 3)] for token, text, p in one.top],
-    }
-
-
-def _lens(trace: Trace) -> dict[str, Any] | None:
-    lens = trace.lens
-    if lens is None:
-        return None
-    return {
-        "sequence": lens.sequence,
-        "names": list(lens.names),
-        "top": [
-            [
-                [
-                    [token, trace.name(token), _short(p, 3)]
-                    for i, (token, p) in enumerate(zip(ids, shares, strict=True))
-                    if token >= 0 and (i == 0 or p >= RARE)
-                ]
-                for ids, shares in zip(layer_ids, layer_shares, strict=True)
-            ]
-            for layer_ids, layer_shares in zip(lens.ids.tolist(), lens.shares.tolist(), strict=True)
-        ],
-        "p": [[None if p != p else _short(p, 3) for p in layer] for layer in lens.p.tolist()],
-    }
-
-
-def _short(number: float, digits: int = 4) -> float:
-    """Return a number with as many digits as a page needs."""
-    return float(f"{number:.{digits}g}")
-
-
-def _rounded(numbers: NDArray[Any]) -> list[float]:
-    return [_short(number) for number in numbers.tolist()]

@@ -8,9 +8,9 @@ and attention weights are computed one layer at a time when they are asked for, 
 from __future__ import annotations
 
 import reprlib
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from typing import Literal
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
 
 import torch
 
@@ -26,30 +26,11 @@ from jumok.models.checks import require_tokenizer
 from jumok.models.gpt import GPT
 from jumok.models.modes import eval_mode
 from jumok.view.model_input import ModelInput, Note, model_input
-from jumok.view.predictions import Lens, TokenPredictions, lens_of, predict_places, require_finite_stream, stages_of
+from jumok.view.predictions import lens_of, predict_places, require_finite_stream, stages_of
 from jumok.view.token_text import Pieces, TokenNames
 from jumok.view.traced_attention import Attention, attentions_of
 
 Neurons = Literal["auto", "all", "none"]
-
-
-@dataclass(frozen=True, kw_only=True)
-class ModelFacts:
-    """The model of a trace. family: "modern", "classic", "original" or "bert". Numbers as in its config."""
-
-    name: str
-    kind: Literal["gpt", "bert", "encoder-decoder"]
-    family: str
-    n_layer: int
-    n_decoder_layer: int | None
-    n_head: int
-    n_decoder_head: int | None
-    n_kv_head: int
-    head_dim: int
-    n_embd: int
-    vocab_size: int
-    context_length: int
-    parameters: int
 
 
 @dataclass(frozen=True)
@@ -66,21 +47,21 @@ class Trace:
     """What a model computes on a text.
 
     Fields:
+        model, predictions, lens: the objects of docs/viewer.md; None where the model predicts nothing.
         exact: whether weights, queries and keys are written in 16 bits. neurons: of which layers q and k are written:
             all, none, a list, or "auto", as many as have room; open_layer first, or if None the layer with the most
-            confident heads. name: what to show for an id.
+            confident heads.
     """
 
-    model: ModelFacts
+    model: dict[str, Any]
     sequences: tuple[TokenSequence, ...]
     attentions: tuple[Attention, ...]
-    predictions: TokenPredictions | None
-    lens: Lens | None
+    predictions: dict[str, Any] | None
+    lens: dict[str, Any] | None
     notes: tuple[Note, ...]
     exact: bool = False
     neurons: Neurons | tuple[int, ...] = "auto"
     open_layer: int | None = None
-    name: Callable[[int], str] = field(repr=False)
 
 
 @torch.inference_mode()
@@ -129,14 +110,14 @@ def trace(
     names = TokenNames(require_tokenizer(model))
     _require_weights(model, given, heads)
     with eval_mode(model):
-        with record(model, layers, heads, residual=True, values=False) as recording:
+        with record(model, layers, heads, residual=True) as recording:
             given.run()
         attentions = tuple(attentions_of(recording, len(given.parts)))
         _require_layers(attentions, open_layer, neurons)
         require_finite_stream(recording)
         predictions, logit_lens = _predictions(model, recording, given, names, top, lens)
     return Trace(
-        model=model_facts(model, _whole(name or type(model).__name__)),
+        model={"name": _whole(name or type(model).__name__), **model_facts(model)},
         sequences=tuple(TokenSequence(one.name, one.prompt, names.read(one.ids)) for one in given.parts),
         attentions=attentions,
         predictions=predictions,
@@ -145,7 +126,6 @@ def trace(
         exact=exact,
         neurons=neurons if isinstance(neurons, str) else tuple(neurons),
         open_layer=open_layer,
-        name=names.name,
     )
 
 
@@ -166,7 +146,7 @@ def _require_weights(model: Model, given: ModelInput, heads: Sequence[int] | Non
 
 def _predictions(
     model: Model, recording: Recording, given: ModelInput, names: TokenNames, top: int, lens: bool
-) -> tuple[TokenPredictions | None, Lens | None]:
+) -> tuple[dict[str, Any] | None, dict[str, Any] | None]:
     """Return the predictions and the logit lens of an input, where the model predicts tokens."""
     places = given.predicted
     if places is None:
@@ -187,25 +167,24 @@ def _require_layers(attentions: Sequence[Attention], open_layer: int | None, neu
             )
 
 
-def model_facts(model: Model, name: str) -> ModelFacts:
-    """Return the facts of a model, under this name."""
+def model_facts(model: Model) -> dict[str, Any]:
+    """Return what a page says about a model, as "model" of docs/viewer.md, without its name."""
     config = model.config
     both = config if isinstance(config, EncoderDecoderConfig) else None
-    return ModelFacts(
-        name=name,
-        kind="gpt" if isinstance(model, GPT) else "bert" if isinstance(model, BERT) else "encoder-decoder",
-        family="bert" if isinstance(config, BERTConfig) else config.family,
-        n_layer=config.n_layer,
-        n_decoder_layer=both.n_decoder_layer if both else None,
-        n_head=config.n_head,
-        n_decoder_head=both.n_decoder_head if both else None,
-        n_kv_head=config.n_kv_head if isinstance(config, GPTConfig) else config.n_head,
-        head_dim=config.head_dim if isinstance(config, GPTConfig) else config.n_embd // config.n_head,
-        n_embd=config.n_embd,
-        vocab_size=config.vocab_size,
-        context_length=config.context_length,
-        parameters=model.parameter_count(),
-    )
+    return {
+        "kind": "gpt" if isinstance(model, GPT) else "bert" if isinstance(model, BERT) else "encoder-decoder",
+        "family": "bert" if isinstance(config, BERTConfig) else config.family,
+        "n_layer": config.n_layer,
+        "n_decoder_layer": both.n_decoder_layer if both else None,
+        "n_head": config.n_head,
+        "n_decoder_head": both.n_decoder_head if both else None,
+        "n_kv_head": config.n_kv_head if isinstance(config, GPTConfig) else config.n_head,
+        "head_dim": config.head_dim if isinstance(config, GPTConfig) else config.n_embd // config.n_head,
+        "n_embd": config.n_embd,
+        "vocab_size": config.vocab_size,
+        "context_length": config.context_length,
+        "parameters": model.parameter_count(),
+    }
 
 
 def attention_of(trace: Trace, block: str | None, layer: int | None, head: int | None) -> Attention:

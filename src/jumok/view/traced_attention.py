@@ -16,24 +16,7 @@ from jumok.interpret.heads import profile
 from jumok.interpret.record import AttentionRecord, BlockKind, Recording
 from jumok.view.weight_encoding import Floats
 
-
-@dataclass(frozen=True, kw_only=True)
-class HeadStatistics:
-    """One number for each head, means over the queries; (H,) each.
-
-    In causal attention the first query is left out, since it has no choice. Between two texts (cross-attention) there
-    is no distance, no previous token and no self: None.
-
-    Fields:
-        entropy: of a row of weights, in nats. distance: |query - key| weighted, in tokens.
-        first, previous, self: the share of the first key, of the one before the query, and of the query's own.
-    """
-
-    entropy: Floats
-    first: Floats
-    distance: Floats | None
-    previous: Floats | None
-    self: Floats | None
+STATISTICS = ("entropy", "distance", "first", "previous", "self")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,8 +58,11 @@ class Attention:
         return float_array(self.records[self.layers.index(layer)].k[0])
 
 
-def head_statistics(weights: Floats, *, causal: bool, crossing: bool) -> HeadStatistics:
-    """One number of each kind for each head: `jumok.interpret.heads.profile` of the queries that have a choice.
+def head_statistics(weights: Floats, *, causal: bool, crossing: bool) -> dict[str, list[float]]:
+    """Return the numbers of `jumok.interpret.heads.profile` by their names, one for each head.
+
+    In causal attention the first query is left out, since it has no choice. Between two texts there is no distance, no
+    previous token and no self.
 
     Args:
         weights: (H, T, S), the last T of S positions if causal. crossing: queries and keys are of two texts.
@@ -85,11 +71,10 @@ def head_statistics(weights: Floats, *, causal: bool, crossing: bool) -> HeadSta
     first_row = 1 if causal and t == s and t > 1 else 0
     found = profile(torch.from_numpy(weights[:, first_row:]))
     # A page has no NaN: where no query has such a token, as in a text of one token, its weight is zero.
-    means = (found.entropy, found.first, found.distance, found.previous, found.self)
-    entropy, first, distance, previous, own = (np.nan_to_num(float_array(mean)) for mean in means)
-    if crossing:
-        return HeadStatistics(entropy=entropy, first=first, distance=None, previous=None, self=None)
-    return HeadStatistics(entropy=entropy, first=first, distance=distance, previous=previous, self=own)
+    return {
+        name: np.nan_to_num(float_array(getattr(found, name))).tolist()
+        for name in (("entropy", "first") if crossing else STATISTICS)
+    }
 
 
 def attentions_of(recording: Recording, sequences: int) -> Iterator[Attention]:

@@ -31,7 +31,7 @@ from jumok.tokenizers import Tokenizer
 from jumok.training.tasks.labelled import LabelledRows, class_weights, in_order, require_classes
 from jumok.training.tasks.material import Material, characters, contradictory, presentable, repeated_rows, table_of
 from jumok.training.tasks.task import Baseline, Goal, TableTask, error_of_share
-from jumok.view.training_pictures import draw_confusion
+from jumok.view.run_pictures import draw_confusion
 
 # Held-out rows that a validation and the last figures read at least, if there are as many. The standard error of an
 # accuracy on a thousand rows is 1.2 points; that of the difference of two models on the same rows is much less.

@@ -166,34 +166,18 @@ function vectorsOf(parts, heads, width) {
  * @param {{code: string, values: Record<string, unknown>}[]} parts.notes
  */
 export function traceJson({ about, sequences, attentions, predictions, notes }) {
-  const { name, kind, family, n_layer, n_head, n_kv_head, head_dim, n_embd, vocab_size, context_length, parameters } =
-    about;
   return {
     format: "jumok-trace",
     version: 2,
     generator: "jumok page",
-    model: {
-      name,
-      kind,
-      family,
-      n_layer,
-      n_decoder_layer: about.n_decoder_layer ?? null,
-      n_head,
-      n_decoder_head: about.n_decoder_head ?? null,
-      n_kv_head,
-      head_dim,
-      n_embd,
-      vocab_size,
-      context_length,
-      parameters,
-    },
+    model: about,
     sequences,
     attentions: attentions.map((one) => one.json()),
     neurons: {
       layers: Object.fromEntries(attentions.map((one) => [one.shape.block, one.neurons()])),
       bits: 32,
-      head_dim,
-      scale: head_dim ** -0.5,
+      head_dim: about.head_dim,
+      scale: about.head_dim ** -0.5,
     },
     predictions,
     lens: null,

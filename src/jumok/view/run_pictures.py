@@ -1,4 +1,4 @@
-"""Pictures with matplotlib, for files: no window is ever opened."""
+"""Pictures of runs: their losses, and the classes that are taken for others."""
 
 from __future__ import annotations
 
@@ -18,6 +18,10 @@ if TYPE_CHECKING:
 
 MOST_POINTS = 4_000  # of the training loss; the picture has fewer pixels
 FENCE = 1.5  # interquartile ranges above the upper quartile, where the whisker of a box plot ends (Tukey, 1977)
+LONGEST_LABEL = 12  # characters of a class's name
+MOST_NAMES = 40  # of classes beside the picture; of more, every second one or fewer
+MOST_NUMBERED = 24  # classes with numbers in their cells; beyond it colours have to do
+ROOMY = 8  # classes whose cells have room for two lines
 
 
 def draw_loss(
@@ -152,12 +156,6 @@ def _smoothed(values: Sequence[float]) -> list[float]:
     first, end = index - reach, np.minimum(index + reach + 1, len(values))
     means: list[float] = ((sums[end] - sums[first]) / (end - first)).tolist()
     return means
-
-
-LONGEST_LABEL = 12  # characters of a class's name
-MOST_NAMES = 40  # of classes beside the picture; of more, every second one or fewer
-MOST_NUMBERED = 24  # classes with numbers in their cells; beyond it colours have to do
-ROOMY = 8  # classes whose cells have room for two lines
 
 
 def draw_confusion(confusion: Sequence[Sequence[int]], labels: Sequence[str], path: Path) -> None:
