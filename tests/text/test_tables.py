@@ -232,7 +232,7 @@ def test_rows_in_memory_become_a_table() -> None:
     assert table.columns == ("본문", "n")
     assert table.rows == [("가\n나", "1"), ("다", ""), ("라", "true"), ("마", "0.5")]
     (source,) = table.sources
-    assert (source.name, source.rows, source.chars, source.bytes, source.normalised) == ("demo", 4, 14, 31, True)
+    assert (source.name, source.rows, source.chars, source.bytes, source.normalised) == ("demo", 4, 14, 24, True)
     assert table.describe() == (
         "4 rows of 본문, n; empty cells: 1 in n\ndemo: 4 rows, 14 characters, UTF-8, normalized to NFC"
     )
@@ -287,7 +287,7 @@ def test_a_table_that_is_given_twice_is_counted_once(tmp_path: Path) -> None:
     rows = [("안녕", "1"), ("잘 가", "0")]
     first = write(tmp_path, "a.csv", as_csv(("text", "label"), rows))
     other = write(tmp_path, "b.csv", as_csv(("text", "label"), [("또 봐", "1")]))
-    copy = write(tmp_path, "c.jsonl", as_jsonl(("text", "label"), rows))
+    copy = write(tmp_path, "c.csv", first.read_bytes())
     table = text.read_table([first, other, first, copy], ["text", "label"])
     assert table.rows == [*rows, ("또 봐", "1")]
     assert [source.rows for source in table.sources] == [2, 1]

@@ -7,9 +7,8 @@ import shutil
 import stat
 import sys
 import tempfile
-import time
 import unicodedata
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path, PureWindowsPath
 from typing import IO, Literal, NamedTuple
 
@@ -17,14 +16,14 @@ from jumok.errors import TextError
 from jumok.files import parse_json
 from jumok.messages import did_you_mean, message, tr
 
-Format = Literal["text", "json", "jsonl", "csv", "tsv", "parquet", "arrow"]
+Format = Literal["text", "json", "csv", "tsv", "parquet", "arrow"]
 
 FORMATS: dict[str, Format] = {
     ".txt": "text",
     ".text": "text",
     ".md": "text",
-    ".jsonl": "jsonl",
-    ".ndjson": "jsonl",
+    ".jsonl": "json",
+    ".ndjson": "json",
     ".csv": "csv",
     ".tsv": "tsv",
     ".parquet": "parquet",
@@ -32,11 +31,10 @@ FORMATS: dict[str, Format] = {
 }
 """Formats by suffix. A folder is searched for these; a file given by name with another suffix is plain text or JSON."""
 
+_NAMED = {**FORMATS, ".json": "json"}  # a folder has .json files of other kinds
+
 TABLES = {suffix: format for suffix, format in FORMATS.items() if format != "text"}
 """The suffixes of files that have rows and columns."""
-
-
-PATIENCE = 2.0  # seconds to wait for a writer to a named pipe
 
 
 class Input(NamedTuple):
@@ -46,12 +44,6 @@ class Input(NamedTuple):
     path: str  # as the file system spells it
     format: Format
     named: bool  # given by name, so it must not be empty; files found in a folder may be
-
-
-def require_one_stdin(paths: Sequence[str | Path]) -> None:
-    """Raise TextError if standard input is named more than once."""
-    if [str(path) for path in paths].count("-") > 1:
-        raise TextError("- was given twice, and standard input can be read once; name it once.")
 
 
 def find(name: str, formats: Mapping[str, Format] = FORMATS, *, what: str = message("text")) -> list[Input]:
@@ -69,7 +61,7 @@ def find(name: str, formats: Mapping[str, Format] = FORMATS, *, what: str = mess
     if not os.path.exists(name):  # unlike Path.exists, never raises
         path = _same_name_in_another_form(path)
     if not path.is_dir():
-        return [Input(name, str(path), FORMATS.get(path.suffix.lower(), "text"), named=True)]
+        return [Input(name, str(path), _NAMED.get(path.suffix.lower(), "text"), named=True)]
 
     def refuse(error: OSError) -> None:
         raise TextError("{path} cannot be read: {reason}", path=error.filename, reason=error.strerror) from error
@@ -77,7 +69,7 @@ def find(name: str, formats: Mapping[str, Format] = FORMATS, *, what: str = mess
     found = []
     for folder, subfolders, files in os.walk(path, onerror=refuse):
         subfolders[:] = [sub for sub in subfolders if not sub.startswith(".")]
-        if "dataset_info.json" in files and "state.json" in files:
+        if in_dataset := "dataset_info.json" in files and "state.json" in files:
             files = _files_of_dataset(Path(folder))
         elif "dataset_dict.json" in files:
             splits = sorted(subfolders) or [tr("none")]
@@ -88,7 +80,7 @@ def find(name: str, formats: Mapping[str, Format] = FORMATS, *, what: str = mess
                 example=Path(folder, splits[0]),
             )
         for file in (Path(folder, file) for file in files if not file.startswith(".")):
-            if file.suffix.lower() in formats and file.is_file():
+            if file.suffix.lower() in formats and (in_dataset or file.is_file()):
                 found.append(file)
     if not found:
         raise TextError(
@@ -104,11 +96,7 @@ def find(name: str, formats: Mapping[str, Format] = FORMATS, *, what: str = mess
 
 
 def _files_of_dataset(folder: Path) -> list[str]:
-    """Return the data files of a folder that `datasets.Dataset.save_to_disk` wrote; others there are caches.
-
-    Raises:
-        TextError: its state.json is damaged, or a file is missing.
-    """
+    """Return the data files of a folder that `datasets.Dataset.save_to_disk` wrote; others there are caches."""
     try:
         state = parse_json((folder / "state.json").read_text(encoding="utf-8"))
         files = [str(entry["filename"]) for entry in state["_data_files"]]
@@ -120,9 +108,6 @@ def _files_of_dataset(folder: Path) -> list[str]:
             path=folder / "state.json",
             reason=repr(error),
         ) from None
-    for name in files:
-        if not os.path.isfile(folder / name):  # Path.is_file raises for a name that is too long
-            raise TextError("{folder} lacks {name}; copy the datasets folder again", folder=folder, name=name[:300])
     return files
 
 
@@ -156,8 +141,6 @@ def open_input(file: Input, spool_dir: Path | None = None, in_memory: int = 64 <
         kind = os.stat(file.path).st_mode
         if stat.S_ISCHR(kind) or stat.S_ISBLK(kind):
             raise TextError("{name} is a device, which may never end; give a file, or - to read stdin", name=file.name)
-        if stat.S_ISFIFO(kind):
-            return _open_pipe(file, spool_dir, in_memory)
         stream = open(file.path, "rb")  # noqa: SIM115 (the caller closes it)
     except OSError as error:
         raise TextError("{name} cannot be read: {reason}", name=file.name, reason=error.strerror) from error
@@ -167,28 +150,9 @@ def open_input(file: Input, spool_dir: Path | None = None, in_memory: int = 64 <
         return _copy(stream, spool_dir, in_memory)
 
 
-def _open_pipe(file: Input, spool_dir: Path | None, in_memory: int) -> IO[bytes]:
-    """Copy a named pipe, such as `<(command)` in a shell.
-
-    It is opened in non-blocking mode, because `open` would otherwise wait forever for a writer.
-    """
-    with open(file.path, "rb", buffering=0, opener=lambda path, flags: os.open(path, flags | os.O_NONBLOCK)) as pipe:
-        until = time.monotonic() + PATIENCE
-        while (first := pipe.read(1)) == b"":  # None: there is a writer, but no data yet
-            if time.monotonic() > until:
-                raise TextError(
-                    "{name} is a pipe that nothing writes to; give a file, or start what writes to it first",
-                    name=file.name,
-                )
-            time.sleep(0.01)
-        os.set_blocking(pipe.fileno(), True)
-        return _copy(pipe, spool_dir, in_memory, first or b"")
-
-
-def _copy(stream: IO[bytes], spool_dir: Path | None, in_memory: int, first: bytes = b"") -> IO[bytes]:
+def _copy(stream: IO[bytes], spool_dir: Path | None, in_memory: int) -> IO[bytes]:
     copy = spool(spool_dir, in_memory)
     try:
-        copy.write(first)
         shutil.copyfileobj(stream, copy)
     except OSError as error:
         copy.close()
