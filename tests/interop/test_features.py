@@ -436,7 +436,7 @@ def into_gguf(model: Model, folder: Path) -> None:
 
 
 def into_onnx(model: Model, folder: Path) -> None:
-    _, tokenizer = to_onnx(model, folder / "m.onnx").paths
+    _, tokenizer = to_onnx(model, folder / "m.onnx")
     assert HFTokenizer.from_file(str(tokenizer)).get_vocab_size() == model.tokenizer.vocab_size
 
 

@@ -145,21 +145,20 @@ def _write_gguf(run: Path, path: Path, settings: dict[str, Any], *, quiet: bool)
 def _write_onnx(source: Path, path: Path, *, force: bool, quiet: bool) -> None:
     """Write the ONNX file of a model and its tokenizer, and say what was written."""
     from jumok.files import require_writable
-    from jumok.interop.onnx import beside, to_onnx
+    from jumok.interop.onnx import to_onnx, tokenizer_beside
     from jumok.runs.load import load
 
     require_writable(path, example="model.onnx")
     if not force:
         refuse_to_replace(path)
-        foreign = [other for other in beside(path) if other.exists() and not path.exists()]
-        if foreign:
+        foreign = tokenizer_beside(path)
+        if foreign.exists() and not path.exists():
             raise ConfigError(
-                "{path} exists and was not written by jumok; give another name, or {--force}.", path=foreign[0]
+                "{path} exists and was not written by jumok; give another name, or {--force}.", path=foreign
             )
-    found = to_onnx(load(source), path)
-    others = ", ".join(map(str, found.paths[1:]))
-    written = {"path": path, "megabytes": found.bytes / 1e6}
+    _, *others = found = to_onnx(load(source), path)
+    written = {"path": path, "megabytes": sum(one.stat().st_size for one in found) / 1e6}
     if others:
-        say(tr("Wrote {path} and {others} ({megabytes:.1f} MB).", **written, others=others), quiet=quiet)
+        say(tr("Wrote {path} and {others} ({megabytes:.1f} MB).", **written, others=others[0]), quiet=quiet)
     else:
         say(tr("Wrote {path} ({megabytes:.1f} MB).", **written), quiet=quiet)
