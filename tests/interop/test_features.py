@@ -233,7 +233,7 @@ def test_the_message_names_the_value_what_is_possible_and_what_else_to_use() -> 
         ("BERT, classes, mean", TRANSFORMERS): "this model has pooling='mean', which transformers does not compute "
         "(only 'first'); use `jumok convert --to onnx`, `jumok convert --to page`.",
         ("a model of the ladder", PAGE): "this model has type='rung', which jumok share does not compute (only 'gpt', "
-        "'bert', 'encoder_decoder'); use it with jumok, for example `jumok view`.",
+        "'bert', 'encoder_decoder'); use `jumok view`.",
     }
     for (name, backend), message in said.items():
         assert obstacle(EXAMPLES[name], backend) == message

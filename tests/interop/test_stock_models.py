@@ -548,7 +548,7 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("BERT, classes", {"id2label": {"0": "a", "2": "b"}}, "id2label that does not name the classes 0, 1, 2"),
     ("RoBERTa, mlm", {"pad_token_id": None}, "give pad_id"),
     ("RoBERTa, mlm", {"pad_token_id": T + PAD}, "context_length=0 is out of range"),
-    ("BART", {"activation_function": "gelu_new"}, "activation_function"),
+    ("BART", {"activation_function": "tanh"}, "activation_function"),
     ("BART", {"tie_word_embeddings": False}, "tie_word_embeddings false"),
     ("BART", {"normalize_before": True}, "normalize_before"),
     ("BART", {"normalize_embedding": False}, "normalize_embedding false"),

@@ -30,11 +30,11 @@ from jumok.config import (
     ModelConfig,
     RungConfig,
     TrainConfig,
-    count_blocks,
     count_cached,
     count_constants,
     count_parameters,
     field_types,
+    stacks,
 )
 from jumok.errors import ConfigError, JumokError, RunError
 from jumok.evaluation.classification import MOST_CONFUSED, judge
@@ -80,7 +80,7 @@ def test_numbers_are_counted_without_building(config: ModelConfig) -> None:
     assert count_parameters(config) == sum(parameter.numel() for parameter in model.parameters())
     assert count_constants(config) == sum(buffer.numel() for buffer in model.buffers())
     blocks = [part for part in model.modules() if type(part).__name__ == "Block"]
-    assert count_blocks(config) == len(blocks)
+    assert sum(count for count, _, _ in stacks(config)) == len(blocks)
     if isinstance(model, GPT):
         cache = model.new_cache(3)
         held = sum(

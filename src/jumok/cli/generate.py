@@ -63,11 +63,11 @@ def generate(
     """
     flags["prompt"] = _prompt(run, prompts, prompt)
     from jumok import device as devices
-    from jumok.models import task_of
+    from jumok.config.features import task_of
     from jumok.runs.load import load
 
     model = load(run, str(devices.choose_device(device)))
-    task = task_of(model)
+    task = task_of(model.config)
     if task == "classify":
         raise ConfigError(
             "{run} is a classifier, which does not generate text; use `{command} TEXT`.",

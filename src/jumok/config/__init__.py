@@ -26,7 +26,6 @@ from jumok.config._gpt import ACTIVATIONS, GPTConfig, RopeScaling, RungConfig
 from jumok.config._model import Activation, BlockConfig, Frame, GenerationRules, ModelConfig, PoolingKind
 from jumok.config._resolve import SIZES, default_cases, named_settings, other_task, resolve
 from jumok.config._size import (
-    count_blocks,
     count_cached,
     count_constants,
     count_kept,
@@ -66,7 +65,6 @@ __all__ = [
     "Seq2SeqConfig",
     "TaskConfig",
     "TrainConfig",
-    "count_blocks",
     "count_cached",
     "count_constants",
     "count_kept",

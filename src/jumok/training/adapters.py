@@ -25,10 +25,11 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
+from jumok.config.features import task_of
 from jumok.errors import ConfigError, JumokError, RunError
 from jumok.files import atomic_folder, sha256_of
 from jumok.interop.huggingface.adapter import Factors, to_stock_adapter
-from jumok.models import Model, task_of
+from jumok.models import Model
 from jumok.nn.blocks import Block
 from jumok.runs.folder import RunFolder
 from jumok.runs.parameters import parameters_of, require_fit, size_of, write_tensors
@@ -193,7 +194,9 @@ class Adapters:
             alpha_pattern={name: SCALE * rank for name, rank in stock.ranks.items()},
             modules_to_save=stock.trained or None,
             fan_in_fan_out=stock.transposed,
-            task_type=PEFT_TASKS.get(task_of(self._model)) if stock.stock else None,  # of classes of transformers
+            task_type=PEFT_TASKS.get(task_of(self._model.config))
+            if stock.stock
+            else None,  # of classes of transformers
             base_model_name_or_path=init,
             inference_mode=True,
         )

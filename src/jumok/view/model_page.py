@@ -28,11 +28,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from jumok.config import GPTConfig, to_dict
-from jumok.config.features import PAGE, kind_of, require
+from jumok.config.features import PAGE, kind_of, require, task_of
 from jumok.errors import ViewError
 from jumok.inference.sampling import Sampling
 from jumok.messages import tr
-from jumok.models import Model, build_blank, task_of
+from jumok.models import Model, build_blank
 from jumok.models.checks import require_finite, require_tokenizer
 from jumok.models.special_ids import frame_of, start_ids
 from jumok.tokenizers import Tokenizer
