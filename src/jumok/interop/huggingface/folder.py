@@ -29,7 +29,6 @@ FILES = re.compile(
 MARK = "jumok_version"  # in config.json: the folder is an export of jumok and may be replaced
 SUFFIXES = (".safetensors", ".bin")
 HUB_NAME = re.compile(r"(?:hf:)?((?!runs/)\w[\w.-]*/(\w[\w.-]*))")  # OWNER/MODEL; runs/ is where runs usually are
-OTHER_WEIGHTS = ("tf_model.h5", "flax_model.msgpack", "model.ckpt.index", "model.onnx")
 WEIGHTS = ("model.safetensors", "pytorch_model.bin")  # the first that exists, as one file or with an index
 
 
@@ -60,16 +59,8 @@ def _weight_files(folder: Path) -> list[Path]:
             return [folder / shard for shard in _shards(index)]
         if (folder / name).is_file():
             return [folder / name]
-    others = [name for name in OTHER_WEIGHTS if (folder / name).is_file()]
-    if others:
-        raise RunError(
-            "{folder} has its tensors in {others}, which jumok does not read; get the model as {name}.",
-            folder=folder,
-            others=", ".join(others),
-            name=WEIGHTS[0],
-        )
     raise RunError(
-        "{folder} has no {name}, and no {older} either; restore it from a copy.",
+        "{folder} has no {name}, and no {older} either; other files of tensors, such as tf_model.h5, are not read.",
         folder=folder,
         name=WEIGHTS[0],
         older=WEIGHTS[1],
@@ -79,17 +70,16 @@ def _weight_files(folder: Path) -> list[Path]:
 def _shards(index: Path) -> list[str]:
     """Return the names of the files in an index, which must be in the folder of the index."""
     places = read_json(index).get("weight_map")
-    if not isinstance(places, dict) or not places or not all(isinstance(name, str) for name in places.values()):
-        raise RunError("{index} does not say which file holds which tensor; restore it from a copy.", index=index)
-    names = sorted(set(places.values()))
-    for name in names:
-        if name != Path(name).name or "\\" in name or Path(name).suffix not in SUFFIXES:
-            raise RunError(
-                "{index} names {name!r}, which is no file of tensors in this folder; others are not read.",
-                index=index,
-                name=name,
-            )
-    return names
+    names = set(places.values()) if isinstance(places, dict) and all(map(_is_shard, places.values())) else ()
+    if not names:
+        raise RunError(
+            "{index} does not say which file of this folder holds which tensor; restore it from a copy.", index=index
+        )
+    return sorted(names)
+
+
+def _is_shard(name: object) -> bool:
+    return isinstance(name, str) and name == Path(name).name and "\\" not in name and Path(name).suffix in SUFFIXES
 
 
 def _read_safetensors(path: Path) -> dict[str, Tensor]:
