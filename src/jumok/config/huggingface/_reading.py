@@ -89,9 +89,11 @@ def our_config(stock: Stock, where: str) -> ModelConfig:
         name = architecture(stock, where)
         refuse_quantised(stock, where)
         return _read(name, stock, where)
+    except JumokError:
+        raise
     except KeyError as error:
         raise RunError("{where}/config.json has no {name}; restore it from a copy.", where=where, name=error) from None
-    except (AttributeError, TypeError) as error:  # such as a list instead of a string
+    except (AttributeError, TypeError, ValueError, ArithmeticError) as error:  # such as a list instead of a string
         raise RunError(
             "{where}/config.json has a value of a wrong type ({error}); restore it from a copy.",
             where=where,

@@ -11,12 +11,11 @@ from torch import Tensor
 from jumok.config import GPTConfig
 from jumok.config.features import LLAMA_CPP, require
 from jumok.config.features import architecture_of as stock_architecture
-from jumok.interop.huggingface.gpt import interleaved
+from jumok.interop.huggingface.gpt import CONV1D, interleaved
 from jumok.models import Model
 from jumok.models.checks import require_finite
 from jumok.nn.positions import scaled_frequencies
 
-CONV1D = (".c_attn.weight", ".c_proj.weight", ".c_fc.weight")  # GPT-2 stores these transposed
 Change = Callable[[str, Tensor, GPTConfig], Tensor]
 
 
