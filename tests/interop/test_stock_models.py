@@ -529,7 +529,7 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("Llama", {"rope_parameters": {"rope_type": "su", "factor": 2.0}}, "rope_type 'su'"),
     ("Llama", {"rope_parameters": {"rope_type": "longrope", "factor": 2.0}}, "longrope has no short_factor"),
     ("longrope", {"head_dim": 16}, "rope_scaling.short_factor has 4 numbers"),
-    ("Llama", {"rope_parameters": {"rope_type": "yarn"}, "max_position_embeddings": 10**400}, "a value of a wrong type"),
+    ("Llama", {"rope_parameters": {"rope_type": "yarn"}, "max_position_embeddings": 10**400}, "context_length="),
     ("Llama", {"rope_parameters": {"full_attention": {"rope_type": "linear"}}}, "rope_parameters by layer"),
     ("Llama", {"rope_parameters": {"rope_type": "llama3", "factor": 8.0}}, "llama3 has no low_freq_factor"),
     ("Llama", {"rope_parameters": {"rope_type": "linear", "factor": "8"}}, "rope_scaling.factor='8' is of type str"),

@@ -143,7 +143,7 @@ def describe(model: Model) -> dict[str, Any]:
         "kind": "classifier" if labels else facts["kind"],
         "labels": labels,
         "tokenizer": require_tokenizer(model).kind,
-        "task": task_of(model),
+        "task": task_of(model.config),
         "sampling": {"temperature": 0.0 if greedy else Sampling().temperature, "top_k": 0, "top_p": 1.0},
     }
 
