@@ -113,8 +113,8 @@ def test_a_damaged_file_is_named(run: Path, name: str, damage: str) -> None:
     ("change", "message"),
     [
         (
-            {"format": 99, "needs": None},
-            r"config\.json has format 99; this version of jumok supports format 2\. Update jumok",
+            {"format": 99},
+            r"config\.json has format 99; this version of jumok supports format 1\. Update jumok",
         ),
         ({"model": {"type": "rnn"}}, "a model of type 'rnn'; this version of jumok supports 'gpt'"),
         ({"model": {"type": "gpt", "vocab_size": 5, "n_layr": 2}}, r"config\.json .*Did you mean 'n_layer'"),

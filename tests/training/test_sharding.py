@@ -23,7 +23,6 @@ from conftest import state_of
 from jumok.errors import RunError
 from jumok.files import sha256_of
 from jumok.models import build
-from jumok.runs import config as config_of_runs
 from jumok.runs.checkpoints import Checkpoints
 from jumok.runs.events import Notice, Step
 from jumok.runs.folder import RunFolder
@@ -151,7 +150,6 @@ def test_the_same_curve_with_other_numbers_of_processes(
     # Muon rounds to bfloat16 what it orthogonalises, where a last bit can become a larger difference.
     assert_close(losses_in(run), expected, 1e-12 if optimizer == "adamw" else 1e-9)
     assert steps_of(run) == [8, 10]
-    assert json.loads((run / "config.json").read_text())["format"] == 2
     assert not list(run.rglob("*.metadata"))
     ours, theirs = state_of(run), state_of(tmp_path / "whole")
     assert ours.tensors.keys() == theirs.tensors.keys()
@@ -260,14 +258,6 @@ def test_nothing_is_unpickled(run: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     for name in ("pickle.load", "pickle.loads", "pickle.Unpickler", "torch.load"):
         monkeypatch.setattr(name, never)
     assert state_of(run).tensors["model.token_embedding.weight"].any()
-
-
-@pytest.mark.slow
-def test_an_older_version_refuses_the_run(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It would take the states for damaged ones, and remove them."""
-    monkeypatch.setattr(config_of_runs, "READ_SINCE", {1: "0.1.0"})
-    with pytest.raises(RunError, match=r"has format 2, which needs jumok"):
-        RunFolder.open(run)
 
 
 # --- failures while a state is written or read ------------------------------------------------------------------------

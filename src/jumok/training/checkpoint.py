@@ -11,17 +11,12 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from jumok.config import require_type
-from jumok.errors import ConfigError, RunError
 from jumok.messages import tr
 from jumok.runs.checkpoints import Checkpoint, stored_tensors
 from jumok.runs.events import Save
 from jumok.runs.parameters import parameters_of, require_fit, restore_parameters
-from jumok.training.alarms import Alarms
 from jumok.training.clock import Clock
 from jumok.training.run import Stateful, TrainingRun
-from jumok.training.stopping import Stopping
-from jumok.training.validation import Validation
 
 if TYPE_CHECKING:
     from jumok.runs.stored import StoredTensors
@@ -112,7 +107,7 @@ def restore_checkpoint(run: TrainingRun, saved: Checkpoint) -> None:
     Shards are read by `restore_together`, once all processes have opened the run.
 
     Raises:
-        RunError: the parameters do not fit the model, or a number has another type than when it was saved.
+        RunError: the parameters do not fit the model.
     """
     if run.config.shard and run.group.size > 1:
         run.history.restoring = stored_tensors(saved.files)
@@ -121,20 +116,6 @@ def restore_checkpoint(run: TrainingRun, saved: Checkpoint) -> None:
         restore_tensors(run, saved.tensors)
         if run.adapters is not None:
             run.write_adapters()  # those in the folder may belong to newer parameters, which are lost
-    try:
-        for part in (Clock, Validation, Stopping, Alarms):
-            part.checked(saved.numbers)
-        require_type("seconds", saved.numbers.get("seconds", 0.0), float)
-        for log, size in saved.numbers.get("logs", {}).items():
-            require_type(log, size, int)
-    except (ConfigError, AttributeError) as error:
-        raise RunError(
-            "the training state after {step:,} steps is damaged: {error} Delete its folder in {folder} to go on "
-            "from the one before.",
-            step=saved.step,
-            error=error,
-            folder="state/",
-        ) from None
     run.history.numbers |= {**saved.numbers, "step": saved.step}
 
 

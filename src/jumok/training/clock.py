@@ -43,7 +43,7 @@ class Clock(Stateful):
     seconds_per_step: float = 0.0
     stage: int = 0
     stage_began: float = 0.0
-    cooldown: tuple[float, float] | None = None
+    cooldown: list[float] | None = None
 
     def __init__(self, run: TrainingRun) -> None:
         self._run, self._began = run, run.history.began
@@ -96,7 +96,7 @@ class Clock(Stateful):
 
     def begin_cooldown(self) -> None:
         """Let the rate decay to zero, and the training end then."""
-        self.cooldown = (self.progress, min(1.0, self.progress * (1 + COOLDOWN)))
+        self.cooldown = [self.progress, min(1.0, self.progress * (1 + COOLDOWN))]
 
     def start(self) -> Iterator[Notice]:
         """Count a budget from now on, straight to its end: what came before took time and made no progress."""

@@ -84,7 +84,7 @@ def resume(
         goes_back = _place(run, record, saved)
         if run.history.result is None:
             run.history.notices += slow_precision(config, device)
-        moved = differences(record.machine or machine, machine)
+        moved = differences(record.machine, machine)
         if moved and not further and run.history.result is None:
             run.history.notices.append(
                 tr(
@@ -119,16 +119,9 @@ def _place(run: TrainingRun, record: RunRecord, saved: Checkpoint | None) -> boo
 
 def _go_back(run: TrainingRun, record: RunRecord, saved: Checkpoint | None) -> None:
     """Go to a saved state; without one, to the beginning."""
-    folder, init = run.folder, record.data.get("init")
-    if saved is None and init:
-        raise RunError(
-            "{path} began with the parameters of {init}, and no whole training state is left to continue; "
-            "start a new run with {--init {init}} and another folder.",
-            path=folder.path,
-            init=init,
-        )
-    if saved is None and run.history.notices:
-        run.history.notices.append(_new_beginning(folder.set_aside_parameters()))
+    folder = run.folder
+    if saved is None and (run.history.notices or record.data.get("init")):
+        raise _without_state(run)
     if record.finished is not None:  # and its end is damaged
         folder.write_config({key: value for key, value in record.content.items() if key != "finished"})
     if saved is None:
@@ -149,17 +142,6 @@ def _go_back(run: TrainingRun, record: RunRecord, saved: Checkpoint | None) -> N
         )
 
 
-def _new_beginning(kept: Path | None) -> str:
-    """Return a message for a run whose states are all damaged. kept: where its best parameters are now, too."""
-    if kept is None:
-        return tr("No whole training state is left, so the run starts from its beginning.")
-    return tr(
-        "No whole training state is left, so the run starts from its beginning. The best parameters that it had are "
-        "kept in {path}.",
-        path=kept,
-    )
-
-
 def _mended_parameters(run: TrainingRun, record: RunRecord, saved: Checkpoint | None) -> Mapping[str, Any]:
     """Restore damaged parameters, with which a stage begins, from a state; return the figures of the parameters."""
     metrics: Mapping[str, Any] = record.content["metrics"]
@@ -169,7 +151,7 @@ def _mended_parameters(run: TrainingRun, record: RunRecord, saved: Checkpoint | 
     if not at_end:  # the parameters may be newer than the state
         if not _unreadable(run):
             return metrics
-        metrics = _recorded(saved, "best_metrics")
+        metrics = saved.numbers["best_metrics"]
         run.put_metrics(metrics)  # first, or a kill in between would leave them wrong
     run.folder.put_back_parameters(saved)
     return metrics
@@ -178,26 +160,12 @@ def _mended_parameters(run: TrainingRun, record: RunRecord, saved: Checkpoint | 
 def _lost_parameters(run: TrainingRun, saved: Checkpoint) -> str:
     """Put the best parameters back that belong to a state; what is wrong with them if that cannot be, or ""."""
     if saved.best is not None and not run.folder.has_parameters_of(saved):
-        run.put_metrics(_recorded(saved, "best_metrics"))  # first, or a kill in between would leave them wrong
+        run.put_metrics(saved.numbers["best_metrics"])  # first, or a kill in between would leave them wrong
         if not run.folder.put_back_parameters(saved):
             path = run.folder.path / "model.safetensors"
             return tr("{path} is damaged, and so is its copy in the training state.", path=path)
-    best, validated = (_recorded(saved, name) for name in ("best", "validated"))
-    expected = best is not None if run.task.has_validation else validated > 0
+    expected = saved.numbers["best"] is not None if run.task.has_validation else saved.numbers["validated"] > 0
     return _unreadable(run) if expected else ""
-
-
-def _recorded(saved: Checkpoint, name: str) -> Any:
-    """Return what a state says under a name, which a damaged one may lack."""
-    if name not in saved.numbers:
-        raise RunError(
-            "the training state after {step:,} steps is damaged: {error} Delete its folder in {folder} to go on "
-            "from the one before.",
-            step=saved.step,
-            error=tr("{name} is missing", name=name) + ".",
-            folder="state/",
-        )
-    return saved.numbers[name]
 
 
 def _unreadable(run: TrainingRun) -> str:
@@ -222,8 +190,7 @@ def _go_to_end(
     step, best_step = ended["step"], metrics.get("step", ended["step"])
     run.history.numbers = {"step": step, "best_step": best_step}
     if saved is not None:
-        lowest, read = saved.numbers.get("lowest_step", best_step), saved.numbers.get("validation_read", 0)
-        run.history.numbers |= {"lowest_step": lowest, "validation_read": read, "seconds": _recorded(saved, "seconds")}
+        run.history.numbers |= {name: saved.numbers[name] for name in ("lowest_step", "validation_read", "seconds")}
         run.history.began = time.monotonic()
     try:
         run.history.result = run.finish(
@@ -278,7 +245,7 @@ def go_to_stage(run: TrainingRun, metrics: Mapping[str, Any], saved: Checkpoint 
     if run.adapters is None:
         run.folder.read_parameters(run.model)
     else:
-        run.adapters.restore(adapters_in(saved, run.folder.path), where=str(run.folder.path), best=True)
+        run.adapters.restore(_adapters_in(run, saved), where=str(run.folder.path), best=True)
     stage = run.history.stages[-1]
     if run.config.minutes is not None:  # not from the plan, which a limit on passes may have shortened
         run.history.numbers["seconds_per_step"] = stage["seconds"] / max(1, stage["step"])
@@ -293,11 +260,18 @@ def go_to_stage(run: TrainingRun, metrics: Mapping[str, Any], saved: Checkpoint 
     cut_logs(run, stage["logs"])
 
 
-def adapters_in(saved: Checkpoint | None, path: Path) -> dict[str, Tensor]:
-    """Return the tensors of the adapters in a training state. Raises RunError if there is no state."""
+def _adapters_in(run: TrainingRun, saved: Checkpoint | None) -> dict[str, Tensor]:
+    """Return the tensors of the adapters in a training state."""
     if saved is None:
-        raise RunError(
-            "{path} has no whole training state left, which has its adapters; start a new run with {--init {path}}.",
-            path=path,
-        )
+        raise _without_state(run)
     return {name.removeprefix("model."): t for name, t in saved.tensors.items() if name.startswith("model.")}
+
+
+def _without_state(run: TrainingRun) -> RunError:
+    """Return the error for a run that has no whole training state any more, with what was found of them."""
+    return RunError(
+        "{path} has no whole training state left to continue. {damaged} Start a new run in another folder; "
+        "{--init {path}} begins it with the best parameters of this one.",
+        path=run.folder.path,
+        damaged=" ".join(run.history.notices),
+    )

@@ -32,7 +32,7 @@ class RunRecord:
     shape: ModelConfig
     config: TrainConfig
     planned_tokens: int
-    machine: dict[str, Any] | None
+    machine: dict[str, Any]
     data: dict[str, Any]
     stages: list[dict[str, Any]]
     finished: dict[str, Any] | None
@@ -59,7 +59,7 @@ class RunRecord:
                 planned_tokens=current["train"]["planned_tokens"],
                 shape=folder.model_config(),
                 config=training_of(current["train"]),
-                machine=current.get("machine"),
+                machine=current["machine"],
                 data=content["data"],
                 stages=stages,
                 finished=content.get("finished"),
@@ -68,17 +68,10 @@ class RunRecord:
                 content["adapter"]["trained"], content["adapter"]["sha256"]
             if record.finished is not None:
                 record.finished["step"], record.finished["reason"], content["metrics"]
-            if record.machine is not None:
-                record.machine["versions"].keys()
+            record.machine["versions"].keys()
             missing = record.task.keys - record.data.keys()
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise RunError("{path} is damaged ({error}); restore it from a copy.", path=path, error=error) from None
-        if current["train"].get("teacher") and record.finished is None:
-            raise ResumeError(
-                "{out} was started with {--teacher} by an earlier version, which this one does not continue. The best "
-                "parameters so far are in it; {--init {out}} starts a new run from them.",
-                out=folder.path,
-            )
         if missing:
             names = ", ".join(sorted(missing))
             raise RunError("{path} is damaged: data lacks {missing}.", path=path, missing=names)

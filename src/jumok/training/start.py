@@ -273,7 +273,6 @@ def new_run(
     model.tokenizer = tokenizer
     if not config.shard or group.size == 1:  # shards are moved to their devices one by one
         model = model.to(device)
-    # "auto" stands in runs from before there was a choice, which had the first of the two.
     train_attention_by(model, "fused" if config.attention == "fused" else "chunked")
     if config.recompute:
         recompute_blocks(model)
