@@ -27,7 +27,7 @@ PER_CHARACTER = {"nats_per_char", "bits_per_char", "bits_per_byte"}
 # Figures in the table of several models. Those of tokens are left out: models may have different tokenizers.
 COMPARED = {
     "lm": ("nats_per_char", "bits_per_char", "bits_per_byte", "tokens_per_char"),
-    "mlm": ("nats_per_hidden_token", "accuracy", "pseudo_perplexity"),
+    "mlm": ("nats_per_hidden_token", "accuracy"),
     "classify": ("accuracy", "f1_macro", "loss"),
     "seq2seq": ("exact_match", "chrf", "bleu"),
 }

@@ -8,6 +8,7 @@ cannot trust the tokens that it reads, nor predict at [MASK] alone. The masks ar
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import Any
@@ -22,7 +23,7 @@ from jumok.data.batches import Batches
 from jumok.data.ids import load_ids
 from jumok.data.random_streams import Purpose, random_for
 from jumok.evaluation.language_model import encoded
-from jumok.evaluation.masked import MaskedScorer, at_places, token_losses
+from jumok.evaluation.masked import at_places, evaluate_masked_ids, masked_batch, token_losses
 from jumok.evaluation.masking import NOTHING, Masking
 from jumok.evaluation.overlap import overlap
 from jumok.inference.fill_mask import fill_ids, mask_token
@@ -39,7 +40,6 @@ from jumok.training.tasks.material import Material
 from jumok.training.tasks.task import Baseline, Goal, Task
 
 COUNTED = 1 << 20  # ids that are counted at a time
-ONE_BY_ONE = 0.25  # share of the tokens of the last figures that is read for the pseudo-perplexity
 
 
 class MaskedLanguageModelling(Task[BERT]):
@@ -61,7 +61,6 @@ class MaskedLanguageModelling(Task[BERT]):
         self.val = load_ids(folder.state / "val.npy", data["val_tokens"])
         self.framing = Framing.of(model, tokenizer)
         self.masking = Masking(tokenizer, config.task.mask_rate, config.task.whole_words)
-        self.scorer = MaskedScorer(self.masking, self.framing)
         self.tokenizer, self.seed, self.data = tokenizer, config.seed, data
         self.batches = Batches(self.train, self.framing.room, config.batch_size, config.seed)
         self.tokens_per_batch = config.batch_size * self.framing.room
@@ -105,7 +104,7 @@ class MaskedLanguageModelling(Task[BERT]):
         block = self.batches.batch(number)[0].numpy()  # (B, W)
         random = random_for(Purpose.MASKS, self.seed, number)
         places = self.masking.choose(block, random)
-        return self.scorer.batch(block, self.masking.corrupted(block, places, random), places)
+        return masked_batch(self.framing, block, self.masking.corrupted(block, places, random), places)
 
     @property
     def rows_per_batch(self) -> int:
@@ -130,30 +129,17 @@ class MaskedLanguageModelling(Task[BERT]):
 
         All chosen tokens are replaced by [MASK], and always the same ones are, whatever the seed of the training.
         """
-        found = self.scorer.score_together(model, self.val, max(1, max_tokens // self.framing.room))
-        return {
-            "loss": found.nats_per_token,
-            "nats_per_hidden_token": found.nats_per_token,
-            "accuracy": found.accuracy,
-            "hidden_tokens": found.masked,
-            "tokens": found.tokens,
-        }
+        limit = max(1, max_tokens // self.framing.room)
+        found = evaluate_masked_ids(model, self.val, self.masking, self.framing, limit)
+        return {"loss": found.nats_per_hidden_token, **dataclasses.asdict(found)}
 
     def final(self, model: BERT, max_tokens: int) -> dict[str, float]:
-        """Compute the figures of `validate`, the pseudo-perplexity, and a baseline.
-
-        At most a quarter of the tokens is read for the pseudo-perplexity. The baseline predicts by the frequencies of
-        the tokens.
-        """
-        count = self._alone(max_tokens)
-        figures = self.validate(model, max_tokens - count * self.scorer.width(len(self.val)))
-        figures["pseudo_perplexity"] = self.scorer.score_alone(model, self.val, count).perplexity
-        return figures | self._baseline(self.val)
+        """Compute the figures of `validate`, and those of predicting by the frequencies of the tokens."""
+        return self.validate(model, max_tokens) | self._baseline(self.val)
 
     def final_reads(self, max_tokens: int) -> int:
-        """Count each token once, and a window for each token that is hidden alone."""
-        alone = self._alone(max_tokens) * self.scorer.width(len(self.val))
-        return min(len(self.val), max_tokens - alone) + alone
+        """Count each token once."""
+        return min(len(self.val), max_tokens)
 
     def headline(self, figures: Mapping[str, float]) -> str:
         """Return nats per masked token, and the accuracy."""
@@ -222,11 +208,6 @@ class MaskedLanguageModelling(Task[BERT]):
             "baseline_nats_per_hidden_token": float(-(asked * np.log(shares)).sum() / total),
             "baseline_accuracy": float(asked[learned.argmax()] / total),
         }
-
-    def _alone(self, max_tokens: int) -> int:
-        """How many tokens the last figures hide alone."""
-        size = len(self.val)
-        return min(int(ONE_BY_ONE * max_tokens) // self.scorer.width(size), self.scorer.usual_count(size))
 
 
 def _counts(ids: Ids, size: int) -> NDArray[np.int64]:
