@@ -248,7 +248,7 @@ def test_quotes_and_tabs_stay_what_they_are(start_run: Start, tmp_path: Path):
 
 
 def test_other_material_is_an_error(start_run: Start):
-    with pytest.raises(TextError, match="a table of texts and their labels, and Text was given"):
+    with pytest.raises(TextError, match=r"a table with the columns text, label .* a Text was given"):
         start_run(from_string(TEXT))
     with pytest.raises(TextError, match=r"two columns.* and this table has 3: a, b, c"):
         start_run(from_rows(("a", "b", "c"), [("1", "2", "3")] * 4))
@@ -437,7 +437,7 @@ def test_config_json_tells_of_the_rows(start_run: Start):
     data = config["data"]
     assert (data["rows"], data["columns"], data["train_rows"], data["val_rows"]) == (50, ["text", "label"], 45, 5)
     assert sum(data["label_counts"]) == 45
-    assert set(data) == Classification.keys | Classification.later_keys
+    assert set(data) >= Classification.keys
 
 
 def test_a_held_out_part_of_one_class_is_told(start_run: Start):

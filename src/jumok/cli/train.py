@@ -193,11 +193,11 @@ def _run(make: Making, folder: Path, busy: str, quiet: bool, as_json: bool) -> N
 
 def _show_next_steps(trainer: Trainer, folder: Path, view: TrainingView) -> None:
     """Print the commands that use a finished run, and train it further."""
-    from jumok.training.verdict import USES, use_command
+    from jumok.training.verdict import use_command
 
-    use, command = USES[trainer.config.task.name], use_command(trainer.task, trainer.config, folder)
+    command = use_command(trainer.task, folder)
     if view.summary["verdict"]["command"] != command:
-        view.say(f"{tr(use)}\n  {command}")
+        view.say(f"{tr(trainer.task.use)}\n  {command}")
     if trainer.result is not None and "--resume" not in view.summary["verdict"]["command"]:
         config = trainer.config
         length = ("--minutes", f"{config.minutes:g}") if config.steps is None else ("--steps", str(config.steps))

@@ -27,7 +27,7 @@ from jumok.training.parallel import without_sums
 from jumok.training.run import TrainingRun
 from jumok.training.stopping import Stopping
 from jumok.training.validation import Validation
-from jumok.training.verdict import TrainingLosses, pronounce
+from jumok.training.verdict import pronounce
 
 RESUMED_COMPILED_FROM = 30.0  # seconds that are left of a run by minutes: mostly its code is in the cache of torch
 
@@ -45,7 +45,6 @@ class Loop:
         for part in parts:
             part.load_state_dict(run.history.numbers)
         self.checkpoint = Saving(run, clock, parts)
-        self.losses = TrainingLosses(run, clock.step)
         self.stop = False
         self._updating = False  # parameters or moments are neither those before a step nor those after it
 
@@ -81,7 +80,6 @@ class Loop:
             with own_random(run.device):
                 step = self.take_step(rate)
             seconds = time.perf_counter() - began
-            self.losses.add(step.loss)
             yield step
             yield from clock.watch(seconds)
             if error := self.stopping.error_after(step):
@@ -310,7 +308,7 @@ class Loop:
 
     def _verdict(self, figures: Mapping[str, float], reason: str) -> Verdict:
         steps = {"best_step": self.validation.best_step, "lowest_step": self.validation.lowest_step}
-        return pronounce(self.run, figures, reason, self.losses, step=self.clock.step, **steps)
+        return pronounce(self.run, figures, reason, step=self.clock.step, **steps)
 
     def _end(self, reason: str, figures: dict[str, float]) -> Finish:
         clock, read = self.clock, self.validation.validation_read

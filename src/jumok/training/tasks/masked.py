@@ -35,7 +35,7 @@ from jumok.models.special_ids import SPECIAL_TOKENS, Framing, pad_id
 from jumok.runs.folder import RunFolder
 from jumok.text import Table, Text
 from jumok.tokenizers import Ids, Tokenizer
-from jumok.training.tasks.language_modelling import LanguageModelling, lost_notice, opening, passage_of
+from jumok.training.tasks.language_modelling import LanguageModelling, lost_notice, opening, passage_of, write_text
 from jumok.training.tasks.material import Material
 from jumok.training.tasks.task import Baseline, Goal, Task
 
@@ -47,7 +47,7 @@ class MaskedLanguageModelling(Task[BERT]):
 
     config_type = MLMConfig
     keys = frozenset(["sources", "sha256", "val_sha256", "chars", "val_chars", "train_tokens", "val_tokens"])
-    later_keys = frozenset(["repeated", "repeated_lines", "lost_chars", "lost_example"])
+    use = message("Fill in masked tokens:")
     goal = Goal(figure="nats_per_hidden_token", unit=message("nats per masked token"))
     loss_label = "nats/masked token"
     fixed_shapes = True
@@ -69,11 +69,6 @@ class MaskedLanguageModelling(Task[BERT]):
         self.token_losses: Callable[..., Tensor] = token_losses
 
     @classmethod
-    def material(cls, source: Any, held_out: Any, val: float) -> Material:
-        """Take a text, of which the last part is held out, or another text."""
-        return LanguageModelling.material(source, held_out, val)
-
-    @classmethod
     def make_tokenizer(cls, material: Material, kind: str, options: Mapping[str, Any]) -> Tokenizer:
         """Train a tokenizer on the training part, with the special tokens of BERT."""
         return LanguageModelling.make_tokenizer(material, kind, {**options, "special_tokens": SPECIAL_TOKENS})
@@ -91,8 +86,7 @@ class MaskedLanguageModelling(Task[BERT]):
         cls, folder: RunFolder, material: Material, tokenizer: Tokenizer, model: ModelConfig, config: TrainConfig
     ) -> dict[str, Any]:
         """Write both parts as ids, as for a language model; see `Task.prepare`."""
-        data = LanguageModelling.prepare(folder, material, tokenizer, model, config)
-        return {key: data[key] for key in cls.keys | cls.later_keys}
+        return write_text(folder, material, tokenizer, model, config)
 
     @property
     def notices(self) -> tuple[str, ...]:
@@ -157,13 +151,13 @@ class MaskedLanguageModelling(Task[BERT]):
         )
 
     @cached_property
-    def baseline(self) -> Baseline | None:
+    def baselines(self) -> tuple[Baseline, ...]:
         """The nats per masked token of the frequencies of the tokens."""
         if not len(self.val):
-            return None
+            return ()
         nats = self._baseline(self.val)["baseline_nats_per_hidden_token"]
         words = message("{value:.3f} nats per masked token")
-        return Baseline("nats_per_hidden_token", nats, message("the frequencies of the tokens"), words)
+        return (Baseline("nats_per_hidden_token", nats, message("the frequencies of the tokens"), words),)
 
     def sample(self, model: BERT, tokens: int, seed: int) -> str:
         """A passage with masked tokens, as the model fills it (→), and the original (=)."""

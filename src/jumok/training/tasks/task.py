@@ -12,7 +12,7 @@ from torch import Tensor
 
 from jumok.config import TaskConfig, TrainConfig
 from jumok.data.batches import LengthBatches
-from jumok.errors import ConfigError
+from jumok.errors import ConfigError, TextError
 from jumok.messages import tr
 from jumok.models import Model, ModelConfig
 from jumok.runs.events import Alarm
@@ -95,8 +95,9 @@ class Task(ABC, Generic[M]):
 
     config_type: ClassVar[type[TaskConfig]]  # its settings, the models it can train, and its columns
     keys: ClassVar[frozenset[str]]  # of `data`, without which a run cannot go on
-    later_keys: ClassVar[frozenset[str]] = frozenset()  # of `data`, which older runs lack
     goal: ClassVar[Goal]  # the figure by which a run may stop
+    use: ClassVar[str]  # what a model of it does, a message that stands before a command
+    verb: ClassVar[str] = "generate"  # of that command
     unit: ClassVar[str] = "tokens"  # the figure that counts how much of the held-out part was read
     final_has_more_context: ClassVar[bool] = False  # `final` gives each token more context than `validate`
     loss_label: str  # unit of the "loss" among its figures, for the picture
@@ -120,13 +121,24 @@ class Task(ABC, Generic[M]):
     # --- before the run ---------------------------------------------------------------------------------------------
 
     @classmethod
-    @abstractmethod
     def material(cls, source: Any, held_out: Any, val: float) -> Material:
-        """Check what was read, and split it.
+        """Check what was read, and hold out its last part, or another text or table.
 
         Raises:
             TextError: the task does not read such a source, or the source lacks what the task needs.
         """
+        columns = cls.config_type.columns
+        for given in (source, held_out):
+            if given is not None and not isinstance(given, Table if columns else Text):
+                facts = {"task": cls.config_type.name, "type": type(given).__name__, "columns": ", ".join(columns)}
+                if columns:
+                    raise TextError(
+                        "task {task} learns from a table with the columns {columns} (.tsv, .csv or .jsonl), and a "
+                        "{type} was given; read one with jumok.text.read_table.",
+                        **facts,
+                    )
+                raise TextError("task {task} learns from a text, and a {type} was given.", **facts)
+        return Material.of(source, held_out, val)
 
     @classmethod
     def material_defaults(cls, material: Material) -> Mapping[str, Any]:
@@ -162,7 +174,7 @@ class Task(ABC, Generic[M]):
         """Write the material as ids into `folder.state`.
 
         Returns:
-            What config.json records of it, under `keys` and `later_keys`.
+            What config.json records of it, `keys` among it.
 
         Raises:
             TextError: there is too little of it, or it does not fit the task.
@@ -203,14 +215,9 @@ class Task(ABC, Generic[M]):
         return repetition(self.data)
 
     @property
-    def baseline(self) -> Baseline | None:
-        """What a model must beat to have learned more than counts; None where there is no such table."""
-        return None
-
-    @property
     def baselines(self) -> tuple[Baseline, ...]:
-        """All that a model must beat to have learned anything, the best known first."""
-        return () if self.baseline is None else (self.baseline,)
+        """What a model must beat to have learned anything, the best known first."""
+        return ()
 
     @abstractmethod
     def batch(self, number: int) -> tuple[Tensor, ...]:
