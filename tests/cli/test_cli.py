@@ -30,11 +30,13 @@ from jumok import cli
 from jumok import processors as waiting
 from jumok.cli import material
 from jumok.cli.commands import GONE
-from jumok.cli.console.output import plain_floats
+from jumok.cli.console.output import print_json
 from jumok.config import TASK_CONFIGS, EncoderDecoderConfig, GPTConfig, TrainConfig
 from jumok.corpora.numbers import read_number
 from jumok.messages import shell
-from jumok.runs.folder import RunFolder
+from jumok.runs.events import Event
+from jumok.runs.folder import RunFolder, stop_file
+from jumok.training.subscribers.progress import TrainingView
 
 FLAGS = [f"--{key.replace('_', '-')}={value}" for key, value in TINY.items()] + ["--device=cpu"]
 
@@ -380,6 +382,22 @@ def test_resume_with_something_else(jumok: Jumok, text: Path) -> None:
     assert jumok("train", text, "--resume", "--out", "run", *FLAGS).code == 0
 
 
+def test_a_stop_file_ends_a_training(jumok: Jumok, text: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The page of `jumok serve` stops a training by a file, since Windows has no signals for it."""
+    show = TrainingView.show
+
+    def touch(view: TrainingView, event: Event) -> None:
+        show(view, event)
+        if event.step == 2:
+            stop_file(Path("run")).touch()
+
+    monkeypatch.setattr(TrainingView, "show", touch)
+    end = jumok("train", text, "--out", "run", *FLAGS, "--steps=9")
+    assert end.code == 130
+    assert "Stopped after step 2." in end.err
+    assert not stop_file(Path("run")).exists()
+
+
 def test_an_interrupt_before_the_first_step_leaves_nothing(
     jumok: Jumok, text: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -458,11 +476,10 @@ def test_evaluate_json(jumok: Jumok, model: Path, text: Path, tales: str) -> Non
     assert shown.err.startswith(str(text))
 
 
-def test_infinity_is_null_in_json() -> None:
+def test_infinity_is_null_in_json(capsys: pytest.CaptureFixture[str]) -> None:
     """JSON has no Infinity, and a perplexity can be one."""
-    assert plain_floats({"a": float("inf"), "b": float("nan"), "c": 1.23456789, "d": 3}) == {
-        "a": None, "b": None, "c": 1.234568, "d": 3,
-    }  # fmt: skip
+    print_json({"a": float("inf"), "b": [float("nan")], "c": 1.23456789, "d": 3})
+    assert json.loads(capsys.readouterr().out) == {"a": None, "b": [None], "c": 1.234568, "d": 3}
 
 
 @pytest.mark.long
@@ -862,7 +879,8 @@ def test_too_little_memory_is_told(jumok: Jumok, monkeypatch: pytest.MonkeyPatch
     end = jumok("generate", "run", "--json")
     assert end.code == 1
     assert "memory ran out during" in end.err
-    assert "shorter prompt" in end.json["error"]
+    assert "Use a smaller model or text" in end.json["error"]
+    assert "Use a smaller --batch-size" in jumok("train", "run").err
     assert "Traceback" not in end.err
 
 

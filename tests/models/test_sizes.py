@@ -21,7 +21,7 @@ from torch.autograd.graph import saved_tensors_hooks
 
 import jumok
 from conftest import Jumok, loss_of
-from jumok import cli, memory
+from jumok import memory
 from jumok.config import (
     SIZES,
     BERTConfig,
@@ -41,7 +41,6 @@ from jumok.evaluation.classification import MOST_CONFUSED, judge
 from jumok.files import require_space
 from jumok.interop.huggingface import to_hf
 from jumok.memory import free_memory, require_memory
-from jumok.messages import speaking
 from jumok.models import MODELS, build
 from jumok.models.bert import BERT
 from jumok.models.encoder_decoder import EncoderDecoder
@@ -371,37 +370,6 @@ def test_a_constructor_checks_its_room(config: ModelConfig, monkeypatch: pytest.
 )
 def test_errors_that_mean_that_memory_ran_out(error: Exception, ran_out: bool) -> None:
     assert memory.is_out_of_memory(error) is ran_out
-
-
-@pytest.mark.parametrize(
-    ("verb", "error", "words"),
-    [
-        ("generate", MemoryError(), r"memory ran out during `jumok generate` \(.* are free\)\. Use a shorter prompt"),
-        (
-            "view",
-            RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 3200000000 bytes."),
-            r"`jumok view` \(3\.2 GB more were needed, .* are free\)\. Use a shorter text, or fewer --layers",
-        ),
-        ("train", OSError(errno.ENOMEM, "Cannot allocate memory"), r"`jumok train` .* Use a smaller --batch-size"),
-    ],
-    ids=["generate", "view", "train"],
-)
-def test_memory_that_runs_out_ends_a_command_with_a_message(
-    verb: str, error: Exception, words: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """It ended in the traceback of PyTorch's allocator."""
-
-    def fail(**_: object) -> None:
-        raise error
-
-    monkeypatch.setattr(cli, "app", lambda **_: fail())
-    monkeypatch.setattr(cli.app, "commands", {verb: None}, raising=False)
-    monkeypatch.setattr(sys, "argv", ["jumok", verb, "run"])
-    with speaking("en"):
-        assert cli._run() == 1
-    said = capsys.readouterr().err
-    assert re.search(words, said), said
-    assert "Traceback" not in said
 
 
 def test_a_vocabulary_that_exceeds_any_memory(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,6 @@ from fastapi.testclient import TestClient
 from served_runs import log, random_model, run_folder, step, until
 
 import jumok
-from jumok.cli import interrupts
 from jumok.config import GPTConfig
 from jumok.errors import ConfigError
 from jumok.files import is_locked, locked
@@ -508,22 +506,6 @@ def test_a_look_at_a_lock_does_not_hold_it_up(tmp_path: Path) -> None:
         assert is_locked(path)
     assert not is_locked(path)
     assert not is_training(tmp_path)
-
-
-def test_a_stop_file_ends_a_training_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(interrupts, "LOOK_SECONDS", 0.01)
-    asked = threading.Event()
-
-    class Training:
-        def request_stop(self) -> None:
-            asked.set()
-
-    path = tmp_path / "stop"
-    with interrupts.stopping(Training(), lambda said: None, stop_file=path):
-        assert not asked.wait(0.05)
-        path.touch()
-        assert asked.wait(10)
-    assert not path.exists()
 
 
 def test_a_stop_file_of_an_earlier_training_is_removed(root: Path) -> None:

@@ -19,7 +19,6 @@ import jumok
 from conftest import Jumok
 from jumok.config import BERTConfig, EncoderDecoderConfig, GPTConfig
 from jumok.interop.huggingface import to_hf
-from jumok.interpret.ablation import ablation
 from jumok.models import build
 from jumok.models.special_ids import SPECIAL_TOKENS
 from jumok.tokenizers import train_tokenizer
@@ -238,22 +237,6 @@ def test_probes_of_some_layers_are_of_those(view: View, runs: Path) -> None:
         assert some[name] == {"self": [[whole[name]["self"][1][1]]]}
 
 
-def test_heads_switched_off_change_the_loss_and_what_comes_next(view: View, runs: Path) -> None:
-    end = view(runs / "gpt", TEXT, "--without", "0.1,1.0")
-    assert end.code == 0
-    found = ablation(jumok.load(runs / "gpt"), TEXT, [(0, 1), (1, 0)])
-    first, heading, *table = end.out.splitlines()[1:]
-    assert first.startswith(f"Without 0.1,1.0: {found.nats_without:.4f} nats/token instead of {found.nats:.4f}")
-    assert heading.split() == ["next", "token", "all", "heads", "without"]
-    assert [line.split()[-2:] for line in table] == [
-        [f"{one.probability:.2%}", f"{one.without:.2%}"] for one in found.candidates
-    ]
-    told = view(runs / "pairs", TEXT, "--without", "cross.1.0", "--json").json["without"]
-    assert told["heads"] == [["cross", 1, 0]]
-    assert told["nats_without"] != told["nats"]
-    assert view(runs / "bert", TEXT, "--without", "0.0", "--json").json["without"]["candidates"] == []
-
-
 # --- a picture ---
 
 
@@ -340,10 +323,6 @@ WRONG: dict[str, tuple[list[str], int, str]] = {
     "a range from behind": (["gpt", TEXT, "--heads", "1-0"], 2, r"is not a list of numbers"),
     "a range without an end": (["gpt", TEXT, "--heads", "0-9999999999"], 2, r"is not a list of numbers"),
     "a range that is far too long": (["gpt", TEXT, "--layers", "0-9999"], 2, r"layers=\[0, 1, 2, 3, 4, 5, \.\.\.\]"),
-    "no heads to switch off": (["gpt", TEXT, "--without", "1"], 2, r"--without '1' is not a list of heads; write 2\.1"),
-    "heads that are not there": (["gpt", TEXT, "--without", "2.0"], 2, r"there is no head \('self', 2, 0\)"),
-    "heads of no block": (["pairs", TEXT, "--without", "0.1"], 2, r"names no block"),
-    "a classifier without heads": (["classes", TEXT, "--without", "0.1"], 1, r"predicts no tokens"),
     "neurons of no layer": (["gpt", TEXT, "--neurons", "5"], 2, r"no layers \[5\]"),
     "neurons that are no layers": (["gpt", TEXT, "--neurons", "some"], 2, r"--neurons 'some'"),
     "a layer that is not kept": (["gpt", TEXT, "--layers", "0", "--layer", "1"], 2, r"layer"),

@@ -38,6 +38,7 @@ GONE = {
         "`--memory` is gone. Models that no request uses are evicted when memory is short; limit the process, for "
         "example with a container or `ulimit -v`."
     ),
+    "--without": message("`view --without` is gone. `jumok.interpret.ablation.ablation` does the same in Python."),
     "--marp": message("`--marp` is gone: `jumok learn slides` writes Markdown for Marp without it."),
 }
 

@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 from jumok.cli.commands import Verb, common, option, require_options
-from jumok.cli.console.output import plain_floats, print_json, say
+from jumok.cli.console.output import print_json, say
 from jumok.cli.material import COLUMN_NAMES, READING, read_material, recorded_columns
 from jumok.errors import ConfigError, JumokError, RunError
 from jumok.messages import tr
@@ -230,7 +230,7 @@ def _show_one(figures: dict[str, Any], as_json: bool) -> None:
     from jumok.cli.console.tables import show_figures
 
     if as_json:
-        print_json(plain_floats(figures))
+        print_json(figures)
         return
     shown = {name: value for name, value in figures.items() if name not in ONLY_JSON and value is not None}
     if not shown.get("lost_chars"):
@@ -249,7 +249,7 @@ def _show_several(task: str, models: Sequence[dict[str, Any]], as_json: bool) ->
             figures["tokens_per_char"] = figures["tokens"] / figures["chars"]
         rows.append(model | figures)
     if as_json:
-        print_json({"task": task, "models": [plain_floats(row) for row in rows]})
+        print_json({"task": task, "models": rows})
     else:
         shown = [row | _lower_bounds(row) for row in rows]
         show_models(shown, ("parameters", *COMPARED[task], "tokens_per_second"))

@@ -119,7 +119,7 @@ def fill_in(model: Any, prompt: str, top: int, as_json: bool) -> None:
     blanks = [
         {
             "position": mask.position,
-            "candidates": [{"token": one, "probability": round(share, 6)} for _, one, share in mask.candidates],
+            "candidates": [{"token": one, "probability": share} for _, one, share in mask.candidates],
         }
         for mask in filled.masks
     ]
@@ -165,13 +165,12 @@ def _answer(
                 "text": answers[0].text,
                 "prompt": prompt,
                 "samples": [
-                    {"text": a.text, "score": round(a.score, 6), "tokens": a.tokens, "finish": a.finish}
-                    for a in answers
+                    {"text": a.text, "score": a.score, "tokens": a.tokens, "finish": a.finish} for a in answers
                 ],
                 "unseen_characters": unseen,
                 "tokens": written,
-                "seconds": round(seconds, 4),
-                "tokens_per_second": round(written / seconds, 1),
+                "seconds": seconds,
+                "tokens_per_second": written / seconds,
                 "seed": seed,
             }
         )
@@ -208,8 +207,8 @@ def _continue(model: Any, seed: int | None, as_json: bool, quiet: bool, *, sampl
                 "prompt": prompt,
                 "samples": [{"text": c.text, "tokens": c.tokens, "finish": c.finish} for c in completions],
                 "tokens": tokens,
-                "seconds": round(seconds, 4),
-                "tokens_per_second": round(tokens / seconds, 1),
+                "seconds": seconds,
+                "tokens_per_second": tokens / seconds,
                 "seed": seed,
             }
         )

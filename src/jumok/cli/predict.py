@@ -150,5 +150,4 @@ def _plain(text: str, prediction: Prediction | None) -> dict[str, object]:
         return {"text": text, "label": None, "probabilities": None, "cut": False}
     if prediction.label is None:
         return {"text": text, "label": None, "probabilities": None, "cut": prediction.cut}
-    shares = {label: round(share, 6) for label, share in prediction.probabilities.items()}
-    return {"text": text, "label": prediction.label, "probabilities": shares, "cut": prediction.cut}
+    return {"text": text, "label": prediction.label, "probabilities": prediction.probabilities, "cut": prediction.cut}

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from jumok.cli.commands import Verb, common, option
-from jumok.cli.console.output import plain_floats, print_json, say
+from jumok.cli.console.output import print_json, say
 from jumok.cli.interrupts import INTERRUPTED, stopping
 from jumok.cli.process import process_seconds, sleep_where_busy
 from jumok.cli.processes import (
@@ -173,11 +173,13 @@ def _run(make: Making, folder: Path, busy: str, quiet: bool, as_json: bool) -> N
         trainer, text_note = make(folder, view.doing)
         for note in filter(None, (busy, text_note)):
             view.say(note)
-        with stopping(trainer, view.say, stop_file=stop_file(folder)):
+        stop = stop_file(folder)  # `jumok serve` writes it
+        with stopping(trainer, view.say):
             for event in trainer.run():
                 view.show(event)
                 summary = view.summary
-                if launcher_has_ended():
+                if stop.exists() or launcher_has_ended():
+                    stop.unlink(missing_ok=True)
                     trainer.request_stop()
     interrupted = summary["reason"] == "interrupted"
     if interrupted:
@@ -186,7 +188,7 @@ def _run(make: Making, folder: Path, busy: str, quiet: bool, as_json: bool) -> N
     else:
         _show_next_steps(trainer, folder, view)
     if as_json:
-        print_json(plain_floats({"run": str(folder), **summary, "process_seconds": process_seconds()}))
+        print_json({"run": str(folder), **summary, "process_seconds": process_seconds()})
     if interrupted:
         raise click.exceptions.Exit(INTERRUPTED)
 
@@ -221,7 +223,7 @@ def _explain(make: Making, busy: str, quiet: bool, as_json: bool) -> None:
     if as_json:
         values = dataclasses.asdict(found)
         values["choices"] = {name: {"chosen": word, "why": why} for name, (word, why) in values["choices"].items()}
-        print_json(plain_floats({**values, "notices": notices}))
+        print_json({**values, "notices": notices})
         return
     for note in filter(None, (busy, text_note)):
         say(note, quiet=quiet)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from jumok.cli.commands import Verb, common, option
-from jumok.cli.console.output import plain_floats, print_json, say
+from jumok.cli.console.output import print_json, say
 from jumok.cli.replacing import refuse_to_replace
 from jumok.errors import ConfigError, TextError
 from jumok.messages import tr, users_language
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     jumok view runs/numbers "1,234" --target "천이백삼십사" --block cross
     jumok view runs/novel "그날 밤 나는" --layer 2 --head 1 --picture heads.svg
     jumok view runs/novel "그날 밤 나는" --probe
-    jumok view runs/novel "그날 밤 나는" --without 0.1,2.3
     cat poem.txt | jumok view runs/novel - --out poem.html
     """,
 )
@@ -60,10 +59,6 @@ if TYPE_CHECKING:
     help="draw the heads as .png, .svg or .pdf; without --out there is no page",
 )  # fmt: skip
 @option("--force", is_flag=True, section="More", help="overwrite a file that jumok did not write")
-@option(
-    "--without", metavar="LIST", section="More",
-    help="ablate heads, e.g. 2.1,3.0 (layer.head) or cross.0.1; compare the loss and the next tokens",
-)  # fmt: skip
 @option("--exact", is_flag=True, section="More", help="store weights, q and k in 16 bits, not 8; a larger page")
 @option("--neurons", default="auto", section="More", help="layers with q and k: auto, all, none, or a list [auto]")
 @common(seed=True)
@@ -79,7 +74,6 @@ def view(run: Path, text: str | None, device: str, as_json: bool, quiet: bool, *
         "layers": _numbers("layers", flags["layers"]), "heads": _numbers("heads", flags["heads"]),
         "neurons": _neurons(flags["neurons"]), "exact": flags["exact"], "open_layer": flags["layer"],
     }  # fmt: skip
-    off = None if flags["without"] is None else _heads(flags["without"])
     given = _text(text)
     if not given and not flags["tokens"]:
         raise TextError("the text is empty; give a text, or {--tokens} to show what a GPT generates without a prompt.")
@@ -103,16 +97,14 @@ def view(run: Path, text: str | None, device: str, as_json: bool, quiet: bool, *
     if flags["probe"]:
         probes, figures = _probe(model, seen, shown=not as_json)
         done |= figures
-    if off is not None:
-        done["without"] = _ablate(model, seen, off, flags["without"], shown=not as_json)
     if picture is not None:
         _draw(seen, picture, where, quiet)
         done["picture"] = str(picture)
     if page is not None:
         size = _write_page(seen, probes, page, where, flags["lang"], flags["opens"], quiet)
-        done |= {"page": str(page), "bytes": size, "seconds": round(time.perf_counter() - began, 3)}
+        done |= {"page": str(page), "bytes": size, "seconds": time.perf_counter() - began}
     if as_json:
-        print_json(plain_floats(done))
+        print_json(done)
 
 
 def _outputs(run: Path, flags: dict[str, Any]) -> tuple[Path | None, Path | None]:
@@ -145,25 +137,7 @@ def _probe(model: Model, seen: Trace, *, shown: bool) -> tuple[Probes, dict[str,
         from jumok.cli.console.heads import show_probes
 
         show_probes(probes.ranking, table)
-    return probes, {"nats": probes.ranking.nats, "heads": [plain_floats(row) for row in table]}
-
-
-def _ablate(model: Model, seen: Trace, off: list[Any], named: str, *, shown: bool) -> dict[str, Any]:
-    """Ablate some heads together; for --json. named: the heads as they were given. shown: print a table."""
-    from jumok.interpret.ablation import ablation
-    from jumok.view.probes import passage_of
-
-    change = ablation(model, passage_of(model, seen), off)
-    if shown:
-        from jumok.cli.console.heads import show_ablation
-
-        show_ablation(named, change)
-    return {
-        "heads": off,
-        "nats": change.nats,
-        "nats_without": change.nats_without,
-        "candidates": [one._asdict() for one in change.candidates],
-    }
+    return probes, {"nats": probes.ranking.nats, "heads": table}
 
 
 def _draw(seen: Trace, path: Path, where: dict[str, Any], quiet: bool) -> None:
@@ -205,22 +179,6 @@ def _text(text: str | None) -> str:
         return text
     read = reader.read(["-"])
     return read.read(0, read.chars).removesuffix("\n")
-
-
-def _heads(given: str) -> list[tuple[str, int, int] | tuple[int, int]]:
-    """ "2.1,cross.0.3" as [(2, 1), ("cross", 0, 3)]."""
-    found: list[tuple[str, int, int] | tuple[int, int]] = []
-    for part in given.split(","):
-        named = re.fullmatch(r"(?:([a-z]+)\.)?(\d{1,4})\.(\d{1,4})", part.strip())
-        if named is None:
-            raise ConfigError(
-                "{--without {given!r}} is not a list of heads; write 2.1,3.0 for head 1 of layer 2 and head 0 of "
-                "layer 3. For an encoder-decoder, name the block too: cross.0.1.",
-                given=given,
-            )
-        block, layer, head = named.groups()
-        found.append((block, int(layer), int(head)) if block else (int(layer), int(head)))
-    return found
 
 
 def _numbers(option: str, given: str | None) -> list[int] | None:

@@ -1,4 +1,4 @@
-"""Which heads matter for a text, on stdout: the table of --probe and the effect of --without."""
+"""Which heads matter for a text, on stdout: the table of `jumok view --probe`."""
 
 from __future__ import annotations
 
@@ -8,11 +8,9 @@ from typing import Any
 from rich.cells import set_cell_size
 from rich.console import Console
 from rich.table import Table
-from rich.text import Text as Line
 
-from jumok.interpret.ablation import Ablation, Ranking
+from jumok.interpret.ablation import Ranking
 from jumok.messages import tr
-from jumok.view.token_text import visible
 
 MOST_HEADS = 40  # rows of the table; of more heads, the first and the last ones are shown
 
@@ -68,28 +66,3 @@ def _probe_table(rows: Sequence[dict[str, Any]], copies: bool) -> Table:
 
 def _or_blank(number: float | None, form: str) -> str:
     return "" if number is None else format(number, form)
-
-
-def show_ablation(heads: str, found: Ablation) -> None:
-    """Print the loss and the most probable next tokens with and without the heads."""
-    console = Console(highlight=False)
-    console.print(
-        "\n"
-        + tr(
-            "Without {heads}: {without:.4f} nats/token instead of {nats:.4f} ({change:+.4f})",
-            heads=heads,
-            without=found.nats_without,
-            nats=found.nats,
-            change=found.nats_without - found.nats,
-        ),
-        markup=False,
-    )
-    if not found.candidates:
-        return
-    table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
-    table.add_column(tr("next token"), no_wrap=True)
-    for heading in (tr("all heads"), tr("without")):
-        table.add_column(heading, justify="right", no_wrap=True)
-    for one in found.candidates:
-        table.add_row(Line(visible(one.token)), f"{one.probability:.2%}", f"{one.without:.2%}")
-    console.print(table)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from jumok.cli.commands import Verb, common, option
-from jumok.cli.console.output import plain_floats, print_json, say, write
+from jumok.cli.console.output import print_json, say, write
 from jumok.cli.interrupts import INTERRUPTED, stopping
 from jumok.cli.learn.practice import located
 from jumok.cli.material import READING, read_texts, stories_text
@@ -105,4 +105,4 @@ def use(
 
 def _described(trained: Trained) -> dict[str, Any]:
     names = ("parameters", "steps", "seconds", "nats_per_char", "bigram", "sample", "sees_future")
-    return plain_floats({name: getattr(trained, name) for name in names})
+    return {name: getattr(trained, name) for name in names}
