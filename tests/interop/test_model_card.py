@@ -1,4 +1,4 @@
-"""What an exported folder holds besides parameters: the model card and the chat template."""
+"""What an exported folder holds besides parameters: the model card."""
 
 from __future__ import annotations
 
@@ -123,16 +123,3 @@ def test_the_pipeline_of_its_kind_works(kind: str, tmp_path: Path) -> None:
         assert settings_of.temperature == Sampling().temperature
         assert settings_of.max_new_tokens == 12
         assert settings_of.top_k == 0
-
-
-def test_the_chat_template_gives_the_ids_of_a_source(tmp_path: Path) -> None:
-    to_hf(model_of("pairs"), tmp_path / "out")
-    tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "out")
-    messages = [
-        {"role": "user", "content": "우리는"},
-        {"role": "assistant", "content": "집"},
-        {"role": "user", "content": "나는"},
-    ]
-    ids = tokenizer.apply_chat_template(messages, tokenize=True, return_dict=True)["input_ids"]
-    assert ids == tokenizer("나는").input_ids
-    assert ids[-1] == 2

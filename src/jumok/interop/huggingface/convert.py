@@ -37,7 +37,7 @@ from jumok.interop.huggingface.folder import (
 )
 from jumok.interop.huggingface.gpt import GPT2_FORMAT, GPT_NEOX_FORMAT, LLAMA_FORMAT
 from jumok.interop.huggingface.tensors import Format, Tensors, fill, to_theirs
-from jumok.interop.huggingface.tokenizer import chat_template, read_tokenizer, tokenizer_config, tokenizer_json
+from jumok.interop.huggingface.tokenizer import read_tokenizer, tokenizer_config, tokenizer_json
 from jumok.models import Model, build_blank, require_stored
 from jumok.models.special_ids import frame_of_file
 
@@ -84,9 +84,6 @@ def to_hf(model: Model, folder: str | os.PathLike[str], *, card: Card | None = N
     if model.tokenizer is not None:
         documents["tokenizer_config.json"] = tokenizer_config(model.tokenizer, config)
         contents["tokenizer.json"] = tokenizer_json(model.tokenizer, config)
-        template = chat_template(model.tokenizer, config)
-        if template is not None:
-            contents["chat_template.jinja"] = template
     if card is not None:
         contents["README.md"] = model_card(model, card, stock_class(config))
     write_folder(target, documents, contents, to_theirs(stock.rows(config), parameters))

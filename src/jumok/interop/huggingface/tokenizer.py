@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from jumok.config import BERTConfig, EncoderDecoderConfig, Frame, GPTConfig, ModelConfig
+from jumok.config import BERTConfig, Frame, GPTConfig, ModelConfig
 from jumok.errors import RunError, TokenizerError
 from jumok.interop.huggingface.tokenizer_settings import (
     BRACKETS,
@@ -174,9 +174,6 @@ def tokenizer_config(tokenizer: Tokenizer, config: ModelConfig) -> dict[str, Any
     usual = {role: next((n for n in names if n in tokenizer.special_tokens), None) for role, names in ROLES.items()}
     roles = _written(tokenizer, config) if isinstance(config, GPTConfig) and not config.labels else usual
     before = (json.loads(tokenizer.to_json())["pre_tokenizer"] or {}).get("add_prefix_space")
-    settings = tokenizer.settings()
-    if isinstance(settings.get("chat_template"), str):  # it is a file of its own; see `chat_template`
-        del settings["chat_template"]
     types = ["token_type_ids"] if isinstance(config, BERTConfig) and config.n_token_type > 1 else []
     return {
         "tokenizer_class": "PreTrainedTokenizerFast",
@@ -188,7 +185,7 @@ def tokenizer_config(tokenizer: Tokenizer, config: ModelConfig) -> dict[str, Any
         "split_special_tokens": isinstance(config, GPTConfig) and tokenizer.kind != "other",
         **({"add_prefix_space": True} if before else {}),  # without it, transformers 4 changes the tokenizer
         **{role: name for role, name in roles.items() if name is not None},
-        **settings,
+        **tokenizer.settings(),
     }
 
 
@@ -197,21 +194,6 @@ def _written(tokenizer: Tokenizer, config: GPTConfig) -> dict[str, str | None]:
     named = HFTokenizer.from_str(tokenizer.to_json()).id_to_token
     ids = {"bos_token": config.bos_id, "eos_token": next(iter(config.eos_ids), None)}
     return {role: None if i is None else named(i) for role, i in ids.items()}
-
-
-def chat_template(tokenizer: Tokenizer, config: ModelConfig) -> str | None:
-    """Return the chat template (Jinja) of a model: that with which it was published, or None.
-
-    Without one, a model that answers has the last message, with the ids around a source: it was trained on single
-    pairs, so earlier messages are left out.
-    """
-    if tokenizer.chat_templates or not isinstance(config, EncoderDecoderConfig):
-        return tokenizer.chat_templates.get("default") if len(tokenizer.chat_templates) == 1 else None
-    named = HFTokenizer.from_str(tokenizer.to_json()).id_to_token
-    frame = frame_of(config, tokenizer)
-    before, after = ("".join(named(i) or "" for i in ids) for ids in (frame.before, frame.after))
-    start, end = (json.dumps(text, ensure_ascii=False) for text in (before, after))
-    return f"{{{{ {start} + messages[-1]['content'] + {end} }}}}"
 
 
 # --- both -------------------------------------------------------------------------------------------------------------
