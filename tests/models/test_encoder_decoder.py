@@ -160,7 +160,7 @@ def test_invalid_ids_are_named(family: str):
         ({"n_embd": 250, "n_head": 6}, "n_embd=250 is not divisible by n_head=6; use n_embd=246 or 252"),
         ({"n_decoder_head": 3}, "n_embd=16 is not divisible by n_decoder_head=3; use n_embd=15 or 18"),
         ({"family": "modern"}, "family='modern' is not known; choose from classic, original"),
-        ({"activation": "tanh"}, "activation='tanh' is not known; choose from silu, gelu, relu"),
+        ({"activation": "tanh"}, "activation='tanh' is not known; choose from silu, gelu, gelu_tanh, relu"),
         ({"n_decoder_layer": 0}, "n_decoder_layer=0 is out of range"),
         ({"decoder_mlp_width": -1}, "decoder_mlp_width=-1 is out of range"),
         ({"dropout": 1.5}, "dropout=1.5 is out of range"),
