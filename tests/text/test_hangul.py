@@ -26,15 +26,6 @@ def test_split_agrees_with_the_decomposition_of_unicode() -> None:
         assert hangul.split(syllable) == expected
 
 
-def test_ksx1001_holds_2350_of_the_modern_syllables() -> None:
-    syllables = hangul.ksx1001_syllables()
-    assert len(syllables) == len(set(syllables)) == 2_350
-    assert set(syllables) < set(hangul.modern_syllables())
-    assert (syllables[0], syllables[-1]) == ("가", "힝")
-    assert "똠" not in syllables  # the syllable that made 똠방각하 unwritable in EUC-KR
-    assert syllables == "".join(sorted(syllables))
-
-
 @pytest.mark.parametrize("bad", ["", "가나", "ㄱ", "a", "漢", "\ud7a4", "1"])
 def test_split_refuses_what_is_not_one_syllable(bad: str) -> None:
     assert not hangul.is_syllable(bad)

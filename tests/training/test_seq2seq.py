@@ -242,9 +242,7 @@ def test_sentences_are_read_in_pieces_and_words_in_characters(begin: Callable[..
         (f"오늘 {word} 먹을까 말까", f"{word} 오늘 말고 내일 드세요") for word in ("밥을", "빵을", "떡을", "죽을") * 15
     ]
     sentences = begin("sentences", from_rows(("source", "target"), said), batch_size=None, n_embd=None, n_layer=None)
-    asked = begin(
-        "asked", from_rows(("source", "target"), said), batch_size=16, tokenizer_options={"alphabet": "hangul"}
-    )
+    asked = begin("asked", from_rows(("source", "target"), said), batch_size=16, tokenizer="char")
     runs = (words, sentences, asked)
     assert [run.model.tokenizer.kind for run in runs if run.model.tokenizer] == ["char", "bpe", "char"]
     assert [run.config.batch_size for run in runs] == [32, 64, 16]

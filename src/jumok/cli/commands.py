@@ -39,6 +39,8 @@ GONE = {
         "example with a container or `ulimit -v`."
     ),
     "--without": message("`view --without` is gone. `jumok.interpret.ablation.ablation` does the same in Python."),
+    "--alphabet": message("`--alphabet` is gone. Characters that the text lacks are encoded as bytes."),
+    "--kind": message("`--kind` is gone. `jumok corpus write numbers` writes all kinds; keep the lines that you want."),
     "--marp": message("`--marp` is gone: `jumok learn slides` writes Markdown for Marp without it."),
 }
 

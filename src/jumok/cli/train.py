@@ -90,11 +90,6 @@ Making = Callable[[Path, Callable[[str], None]], tuple["Trainer", str]]
 @option(
     "--vocab-size", type=int, section="Text", help="vocabulary size of a bpe tokenizer [8000; classify, seq2seq 4000]"
 )
-@option(
-    "--alphabet",
-    section="Text",
-    help="alphabet of a char tokenizer: corpus, ksx1001 (2,350 syllables) or hangul (11,172) [corpus]",
-)
 @option("--min-count", type=int, section="Text", help="rarer characters are encoded as bytes [2]")
 @option("--model", type=click.Choice(MODELS), section="Model", help="kind of model [by task]")
 @option("--size", section="Model", help=f"{', '.join(SIZES)} [micro]; options for single sizes override it")

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from jumok.training.trainer import Trainer
 
 MODELS = ("gpt", "bert", "encoder_decoder")  # values of --model
-TOKENIZER_OPTIONS = ("vocab_size", "alphabet", "min_count")
+TOKENIZER_OPTIONS = ("vocab_size", "min_count")
 # Settings that apply to some tasks only.
 OPTIONS_OF = {name: {*task.columns, *task_fields(task)} for name, task in TASK_CONFIGS.items()}
 TASKS_OF = {

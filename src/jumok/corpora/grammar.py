@@ -16,10 +16,8 @@ the text. The tests prove this for the grammar of the stories.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cache
 from string import Formatter
 from typing import NamedTuple
 
@@ -144,6 +142,8 @@ class Grammar:
                 return
             elif token.slot in chosen:
                 written = token.texts[chosen[token.slot]]
+            elif token.recalled:
+                raise CorpusError("another form of the word {slot!r} precedes its first occurrence", slot=token.slot)
             else:
                 size = len(token.texts)
                 after = _Place(template, index, back)
@@ -156,37 +156,6 @@ class Grammar:
             if observed is not None and not observed.startswith(written, len(text)):
                 return
             text += written
-
-    def measure(self) -> tuple[int, float]:
-        """Return the exact number of derivations and their entropy in nats, the mean of log(ways).
-
-        Raises `CorpusError` if another form of a word can precede the word itself, because the text may then not
-        determine the option.
-        """
-
-        @cache
-        def rest(place: _Place, chosen: frozenset[str]) -> tuple[int, float]:
-            template, index, back = place
-            if index == len(template):
-                return (1, 0.0) if back is None else rest(back, chosen)
-            token = template[index]
-            after = _Place(template, index + 1, back)
-            if isinstance(token, Phrase):
-                options = [rest(_Place(option, 0, after), chosen) for option in self.templates[token.slot]]
-                mean = math.fsum(nats for _, nats in options) / len(options)
-                return sum(count for count, _ in options), math.log(len(options)) + mean
-            if isinstance(token, str) or token.slot in chosen:
-                return rest(after, chosen)
-            if token.recalled:
-                raise CorpusError(
-                    "another form of the word {slot!r} precedes its first occurrence: {template}",
-                    slot=token.slot,
-                    template=template,
-                )
-            count, nats = rest(after, chosen | {token.slot})
-            return count * len(token.texts), nats + math.log(len(token.texts))
-
-        return rest(self._start, frozenset())
 
 
 def entries(table: str) -> list[str]:

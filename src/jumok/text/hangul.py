@@ -117,12 +117,6 @@ def modern_syllables() -> str:
     return "".join(map(chr, range(_FIRST, _LAST + 1)))
 
 
-def ksx1001_syllables() -> str:
-    """Return the 2,350 syllables of KS X 1001, those that EUC-KR can encode: rows 16 to 40 of its table, in order."""
-    rows, cells = range(0xB0, 0xC9), range(0xA1, 0xFF)
-    return bytes(byte for row in rows for cell in cells for byte in (row, cell)).decode("euc_kr")
-
-
 def _final(word: str) -> str:
     """Return the final consonant of `word`, or "" after a vowel; a single consonant letter is read by its name."""
     read = nfc(word)

@@ -225,7 +225,7 @@ class Tokenizer:
 
         Raises TokenizerError for a lone surrogate, which UTF-8 cannot encode.
         """
-        _require_utf8(text)
+        require_utf8(text)
         if self.kind == "char":
             return self._encode_characters(nfc(text))
         if self.kind == "jamo":
@@ -381,7 +381,8 @@ def _after_last_newline(text: str) -> int:
     return text.rfind("\n") + 1 or -1
 
 
-def _require_utf8(text: str) -> None:
+def require_utf8(text: str) -> None:
+    """Raise TokenizerError for a lone surrogate."""
     try:
         text.encode()
     except UnicodeEncodeError as error:

@@ -146,7 +146,7 @@ class Start:
         """Return the tokenizer that was given, or one that is trained on the training part."""
         if isinstance(self.tokenizer, Tokenizer):
             return self.tokenizer
-        default = "char" if "alphabet" in self.tokenizer_options else task.default_tokenizer(material)
+        default = task.default_tokenizer(material)
         self.report(tr("making a tokenizer"))
         return task.make_tokenizer(material, self.tokenizer or default, self.tokenizer_options)
 
