@@ -13,13 +13,12 @@ from torch import Tensor
 
 from jumok.config import require_range
 from jumok.errors import ViewError
-from jumok.interpret.record import record, stacks_of
+from jumok.interpret.record import attention_layers, record
 from jumok.models import Model
 from jumok.models.checks import require_tokenizer
 from jumok.models.gpt import GPT
 from jumok.models.modes import eval_mode
 from jumok.models.special_ids import frame_of
-from jumok.nn.attention import MultiHeadAttention
 
 LEAST_REPEATED = 4  # positions that a repeated sequence needs
 LONGEST_REPEATED = 32  # tokens of the part that comes twice
@@ -41,17 +40,6 @@ def heads_of(model: Model) -> tuple[Head, ...]:
         for (block, layer), attention in attention_layers(model).items()
         for head in range(attention.n_head)
     )
-
-
-def attention_layers(model: Model) -> dict[tuple[str, int], MultiHeadAttention]:
-    """Return the layers of attention by block and number, in the order of the model."""
-    found: dict[tuple[str, int], MultiHeadAttention] = {}
-    for kind, blocks in stacks_of(model).items():
-        for i, block in enumerate(blocks):
-            found[kind, i] = block.attention
-            if block.cross_attention is not None:
-                found["cross", i] = block.cross_attention
-    return found
 
 
 @dataclass(frozen=True, kw_only=True)

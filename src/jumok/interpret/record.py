@@ -16,7 +16,7 @@ from __future__ import annotations
 import reprlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from typing import Any, Literal, NoReturn
+from typing import Any, NoReturn
 
 import torch
 from torch import Tensor, nn
@@ -29,8 +29,6 @@ from jumok.models.encoder_decoder import EncoderDecoder
 from jumok.models.gpt import GPT
 from jumok.nn.attention import MultiHeadAttention, attention_weights
 from jumok.nn.blocks import Block
-
-BlockKind = Literal["self", "encoder", "decoder", "cross"]
 
 
 class AttentionRecord:
@@ -54,10 +52,10 @@ class AttentionRecord:
     mask: Tensor | None = None
     causal = False
 
-    def __init__(
-        self, name: str, block: BlockKind, layer: int, source: MultiHeadAttention, heads: tuple[int, ...]
-    ) -> None:
-        self.name, self.block, self.layer, self.heads = name, block, layer, heads
+    def __init__(self, block: str, layer: int, source: MultiHeadAttention, heads: tuple[int, ...]) -> None:
+        stack = {"self": "blocks", "cross": "decoder"}.get(block, block)
+        self.name = f"{stack}.{layer}.{'cross_attention' if block == 'cross' else 'attention'}"
+        self.block, self.layer, self.heads = block, layer, heads
         self.n_head, self.n_kv_head, self.head_dim = source.n_head, source.n_kv_head, source.head_dim
 
     def __repr__(self) -> str:
@@ -133,7 +131,7 @@ class Recording:
         """
         return tuple(entry for entry in self._records if hasattr(entry, "q")) or self._nothing()
 
-    def attention(self, block: BlockKind, layer: int) -> AttentionRecord:
+    def attention(self, block: str, layer: int) -> AttentionRecord:
         """One layer.
 
         Raises:
@@ -192,44 +190,59 @@ def record(
     Raises:
         ConfigError: there is no such layer or head, or the model is none of jumok, compiled or has no attention.
     """
-    stacks = stacks_of(model)
-    if not any(stacks.values()):
+    layers_of_attention = attention_layers(model)
+    if not layers_of_attention:
         raise ConfigError("this model has no attention to record: it has no blocks.")
-    kept_layers = _chosen("layer", layers, max(len(blocks) for blocks in stacks.values()))
-    kept_heads = _chosen("head", heads, max(block.attention.n_head for blocks in stacks.values() for block in blocks))
+    kept_layers = _chosen("layer", layers, 1 + max(layer for _, layer in layers_of_attention))
+    kept_heads = _chosen("head", heads, max(part.n_head for part in layers_of_attention.values()))
     recording = Recording()
     with ExitStack() as hooks:
-        for kind, blocks in stacks.items():
-            for layer in (layer for layer in kept_layers if layer < len(blocks)):
-                _watch(blocks[layer], kind, layer, kept_heads, recording, hooks)
+        for (block, layer), part in layers_of_attention.items():
+            own = tuple(head for head in kept_heads if head < part.n_head)
+            if layer in kept_layers and own:
+                entry = AttentionRecord(block, layer, part, own)
+                recording._records.append(entry)
+                handle = part.attend.register_forward_pre_hook(_seam_hook(entry), with_kwargs=True)
+                hooks.callback(handle.remove)
         if residual:
             recording._streams = {}
-            for kind, blocks in stacks.items():
-                for layer, block in enumerate(blocks):
-                    hook = _stream_hook(recording._streams, kind, layer)
-                    hooks.callback(block.register_forward_hook(hook).remove)
+            for stack, blocks in _stacks(model).items():
+                for layer, one in enumerate(blocks):
+                    hook = _stream_hook(recording._streams, stack, layer)
+                    hooks.callback(one.register_forward_hook(hook).remove)
         yield recording
 
 
-def stacks_of(model: nn.Module) -> dict[BlockKind, list[Block]]:
-    """Return the blocks of a model, by the name of their self-attention.
+def attention_layers(model: nn.Module) -> dict[tuple[str, int], MultiHeadAttention]:
+    """Return the layers of attention by block and number, in the order of the model.
 
     Raises:
         ConfigError: the model is none of jumok, or compiled.
     """
+    found: dict[tuple[str, int], MultiHeadAttention] = {}
+    for stack, blocks in _stacks(model).items():
+        for layer, block in enumerate(blocks):
+            found[stack, layer] = block.attention
+            if block.cross_attention is not None:
+                found["cross", layer] = block.cross_attention
+    return found
+
+
+def _stacks(model: nn.Module) -> dict[str, list[Block]]:
+    """Return the blocks of a model, by the name of their self-attention."""
     if isinstance(model, EncoderDecoder):
-        return {"encoder": _blocks(model.encoder), "decoder": _blocks(model.decoder)}
-    if isinstance(model, GPT | BERT):
-        return {"self": _blocks(model.blocks)}
-    compiled = hasattr(model, "_orig_mod")
-    hint = tr("; record the model that was given to torch.compile, and call that one") if compiled else ""
-    raise ConfigError(
-        "only a GPT, BERT or EncoderDecoder can be recorded, not a {kind}{hint}.", kind=type(model).__name__, hint=hint
-    )
-
-
-def _blocks(stack: nn.ModuleList) -> list[Block]:
-    return [block for block in stack if isinstance(block, Block)]
+        stacks: dict[str, nn.ModuleList] = {"encoder": model.encoder, "decoder": model.decoder}
+    elif isinstance(model, GPT | BERT):
+        stacks = {"self": model.blocks}
+    else:
+        compiled = hasattr(model, "_orig_mod")
+        hint = tr("; record the model that was given to torch.compile, and call that one") if compiled else ""
+        raise ConfigError(
+            "only a GPT, BERT or EncoderDecoder can be recorded, not a {kind}{hint}.",
+            kind=type(model).__name__,
+            hint=hint,
+        )
+    return {name: [block for block in stack if isinstance(block, Block)] for name, stack in stacks.items()}
 
 
 def _chosen(name: str, numbers: Sequence[int] | None, count: int) -> tuple[int, ...]:
@@ -247,22 +260,6 @@ def _chosen(name: str, numbers: Sequence[int] | None, count: int) -> tuple[int, 
             there=there,
         )
     return tuple(sorted(set(numbers)))
-
-
-def _watch(
-    block: Block, kind: BlockKind, layer: int, heads: Sequence[int], recording: Recording, hooks: ExitStack
-) -> None:
-    """Hook the one or two attention layers of a block."""
-    stack: str = "blocks" if kind == "self" else kind
-    for name, part in (("attention", block.attention), ("cross_attention", block.cross_attention)):
-        own = tuple(head for head in heads if part is not None and head < part.n_head)
-        if part is None or not own:
-            continue
-        crosses: BlockKind = kind if name == "attention" else "cross"
-        entry = AttentionRecord(f"{stack}.{layer}.{name}", crosses, layer, part, own)
-        recording._records.append(entry)
-        handle = part.attend.register_forward_pre_hook(_seam_hook(entry), with_kwargs=True)
-        hooks.callback(handle.remove)
 
 
 def _seam_hook(entry: AttentionRecord) -> Callable[..., None]:

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from jumok.interpret.heads import profile
-from jumok.interpret.record import AttentionRecord, BlockKind, Recording
+from jumok.interpret.record import AttentionRecord, Recording
 from jumok.view.weight_encoding import Floats
 
 STATISTICS = ("entropy", "distance", "first", "previous", "self")
@@ -28,7 +28,7 @@ class Attention:
         layers, heads: those that were recorded. n_head, n_kv_head, head_dim: of the model.
     """
 
-    block: BlockKind
+    block: str
     queries: int
     keys: int
     causal: bool
