@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from test_trace import TEXT, bert, gpt, seq2seq
 
 import jumok
+from jumok.errors import ConfigError
 from jumok.view.page import page_of
 from jumok.view.schema import budget, opened_layer, to_json
 from jumok.view.trace import trace
@@ -143,15 +144,15 @@ def test_the_softmax_of_queries_and_keys_is_the_weights() -> None:
 
 
 def test_exact_objects() -> None:
-    found = trace(gpt(), "나는 어제 학교에", exact=True)
-    (told,) = to_json(found)["attentions"]
+    found = trace(gpt(), "나는 어제 학교에")
+    (told,) = to_json(found, exact=True)["attentions"]
     assert (told["bits"], told["encoding"]) == (16, "float16")
     assert told["error"]["max"] < 1e-3
 
 
 def test_exact_queries_and_keys_make_the_exact_weights() -> None:
-    found = trace(gpt(n_kv_head=2), "나는 어제 학교에 갔다.", exact=True)
-    neurons = to_json(found)["neurons"]
+    found = trace(gpt(n_kv_head=2), "나는 어제 학교에 갔다.")
+    neurons = to_json(found, exact=True)["neurons"]
     assert neurons["bits"] == 16
     told = neurons["layers"]["self"]["2"]
     q, k = (decode_vectors(told[f"{x}_scale"][1], told[x][1], told["head_dim"], bits=16) for x in "qk")
@@ -179,22 +180,27 @@ def test_lens_and_predictions() -> None:
 
 @pytest.mark.parametrize(("neurons", "layers"), [("all", ["0", "1", "2"]), ("none", None), ([2], ["2"])])
 def test_neurons_of_the_layers_that_were_asked_for(neurons: Any, layers: list[str] | None) -> None:
-    objects = to_json(trace(gpt(), "나는", neurons=neurons))
+    objects = to_json(trace(gpt(), "나는"), neurons=neurons)
     assert (layers is None and objects["neurons"] is None) or list(objects["neurons"]["layers"]["self"]) == layers
+
+
+def test_neurons_of_no_layer() -> None:
+    with pytest.raises(ConfigError, match=r"no layers \[5\] here; the layers are \[0, 1, 2\]"):
+        to_json(trace(gpt(), "나는"), neurons=[1, 5])
 
 
 @pytest.mark.slow
 def test_a_small_budget_is_kept_and_the_cost_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     """With little room weights are rounded more, in all heads alike, and queries and keys are of the opened layer."""
     model, text = gpt(context_length=128, n_layer=6, n_head=4, n_embd=64), (TEXT * 4)[:120]
-    whole = to_json(trace(model, text, open_layer=3))
+    whole = to_json(trace(model, text), layer=3)
     assert list(whole["neurons"]["layers"]["self"]) == list("012345")
     assert whole["notes"] == []
     rest = size({**whole, "attentions": None, "neurons": {"layers": {"self": whole["neurons"]["layers"]["self"]["3"]}}})
     weights = size(whole["attentions"])
     # By its name it cannot be reached: jumok.view is a function.
     monkeypatch.setattr(sys.modules[to_json.__module__], "budget", lambda _: rest + weights // 2)
-    small = to_json(trace(model, text, open_layer=3))
+    small = to_json(trace(model, text), layer=3)
     assert size(small) <= (rest + weights // 2) * 1.02  # the notes come on top
     assert list(small["neurons"]["layers"]["self"]) == ["3"]
     (note,) = small["notes"]

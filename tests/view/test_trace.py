@@ -295,8 +295,6 @@ def test_some_layers_and_heads() -> None:
     ("make", "given", "error", "message"),
     [
         (gpt, {"layers": [3]}, ConfigError, r"layers=\[3\]: this model has layers 0 to 2"),
-        (gpt, {"layers": [1], "open_layer": 0}, ConfigError, r"no layers \[0\] here; the layers are \[1\]"),
-        (gpt, {"neurons": [5]}, ConfigError, r"no layers \[5\] here; the layers are \[0, 1, 2\]"),
         (gpt, {"tokens": -1}, ConfigError, "tokens=-1 is out of range"),
         (gpt, {"target": "비"}, ConfigError, "target='비' is the answer of an encoder–decoder, .* of the kind GPT"),
         (gpt, {"text": "나\ud800"}, TokenizerError, "half of a surrogate pair"),

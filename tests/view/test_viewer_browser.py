@@ -136,7 +136,7 @@ def test_the_views_show_what_the_model_computes(visit: Visits, pages: Pages) -> 
     for name in ("Model", "Neurons", "Matrix", "Heads", "Text"):
         tab = page.get_by_role("tab", name=re.compile(name))
         tab.click()
-        settle(page, f"state.view === '{tab.get_attribute('data-view')}'")
+        settle(page, f"state.view === '{tab.get_attribute('data-tab')}'")
         assert tab.get_attribute("aria-selected") == "true"
         seen.add(picture(page))
         explained.add(page.locator("#about").inner_text())

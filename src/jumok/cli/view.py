@@ -70,10 +70,11 @@ def view(run: Path, text: str | None, device: str, as_json: bool, quiet: bool, *
     """
     page, picture = _outputs(run, flags)
     where = {name: flags[name] for name in ("block", "layer", "head")}
-    choices = {
-        "layers": _numbers("layers", flags["layers"]), "heads": _numbers("heads", flags["heads"]),
-        "neurons": _neurons(flags["neurons"]), "exact": flags["exact"], "open_layer": flags["layer"],
-    }  # fmt: skip
+    choices: dict[str, Any] = {
+        "layers": _numbers("layers", flags["layers"]),
+        "heads": _numbers("heads", flags["heads"]),
+    }
+    stored = {"neurons": _neurons(flags["neurons"]), "exact": flags["exact"]}
     given = _text(text)
     if not given and not flags["tokens"]:
         raise TextError("the text is empty; give a text, or {--tokens} to show what a GPT generates without a prompt.")
@@ -101,7 +102,7 @@ def view(run: Path, text: str | None, device: str, as_json: bool, quiet: bool, *
         _draw(seen, picture, where, quiet)
         done["picture"] = str(picture)
     if page is not None:
-        size = _write_page(seen, probes, page, where, flags["lang"], flags["opens"], quiet)
+        size = _write_page(seen, probes, page, {**where, **stored, "language": flags["lang"]}, flags["opens"], quiet)
         done |= {"page": str(page), "bytes": size, "seconds": time.perf_counter() - began}
     if as_json:
         print_json(done)
@@ -152,13 +153,11 @@ def _draw(seen: Trace, path: Path, where: dict[str, Any], quiet: bool) -> None:
     say(tr("Wrote {path}.", path=path), quiet=quiet)
 
 
-def _write_page(
-    seen: Trace, probes: Probes | None, path: Path, where: dict[str, Any], language: Any, opens: bool, quiet: bool
-) -> int:
+def _write_page(seen: Trace, probes: Probes | None, path: Path, how: dict[str, Any], opens: bool, quiet: bool) -> int:
     """Write the page, and open it in a browser if asked. Returns its bytes."""
     from jumok.view.page import open_in_browser, page_of
 
-    page_of(seen, probes, **where, language=language).save(path)
+    page_of(seen, probes, **how).save(path)
     size = path.stat().st_size
     wrote = tr("Wrote {path} ({megabytes:.1f} MB).", path=path, megabytes=size / 1e6)
     if sys.stderr.isatty() and not opens:

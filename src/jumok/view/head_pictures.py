@@ -12,6 +12,7 @@ import numpy as np
 from jumok.errors import ConfigError
 from jumok.messages import tr
 from jumok.view.canvas import INK, MASKED, canvas
+from jumok.view.token_text import shortened
 from jumok.view.trace import Trace, attention_of
 from jumok.view.traced_attention import Attention
 
@@ -128,8 +129,7 @@ def _paint(axes: Axes, weights: np.ndarray[Any, Any], causal: bool, aspect: str 
 
 
 def _labels(trace: Trace, sequence: int) -> list[str]:
-    texts = [piece.text for piece in trace.sequences[sequence].pieces.tokens]
-    return [text if len(text) <= LONGEST_LABEL else text[: LONGEST_LABEL - 1] + "…" for text in texts]
+    return [shortened(piece.text, LONGEST_LABEL) for piece in trace.sequences[sequence].pieces.tokens]
 
 
 def _label(axes: Axes, rows: Sequence[str], columns: Sequence[str], cell: float) -> None:

@@ -12,6 +12,7 @@ import numpy as np
 
 from jumok.messages import tr
 from jumok.view.canvas import INK, canvas
+from jumok.view.token_text import shortened
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -167,7 +168,7 @@ def draw_confusion(confusion: Sequence[Sequence[int]], labels: Sequence[str], pa
     """
     shares = [[count / max(1, sum(row)) for count in row] for row in confusion]
     named = range(0, len(labels), -(-len(labels) // MOST_NAMES))
-    names = [labels[i] if len(labels[i]) <= LONGEST_LABEL else labels[i][: LONGEST_LABEL - 1] + "…" for i in named]
+    names = [shortened(labels[i], LONGEST_LABEL) for i in named]
     slanted: dict[str, Any] = {"rotation": 45, "ha": "right", "rotation_mode": "anchor"}
     side = 2.6 + min(0.62 * len(labels), 8.0)
     with canvas(path, side + 0.9, side, dpi=120) as figure:

@@ -7,11 +7,13 @@ is measured and written under "error"; the page shows it. Queries and keys take 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
-from typing import Any
+import reprlib
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
 
 import numpy as np
 
+from jumok.errors import ConfigError
 from jumok.messages import in_each_language
 from jumok.version import __version__
 from jumok.view.predictions import short
@@ -24,16 +26,27 @@ LEVELS = (FINEST, 180, 128, 101, 80, 64, 50, 40, 32, 25, 20, 16)  # of a weight'
 TRIED = 24  # heads from which it is estimated what the others take
 
 Coded = list[list[str]]  # by layer and head
+Neurons = Literal["auto", "all", "none"]
 
 
-def to_json(trace: Trace, probes: dict[str, Any] | None = None, *, block: str | None = None) -> dict[str, Any]:
+def to_json(
+    trace: Trace,
+    probes: dict[str, Any] | None = None,
+    *,
+    block: str | None = None,
+    layer: int | None = None,
+    exact: bool = False,
+    neurons: Neurons | Sequence[int] = "auto",
+) -> dict[str, Any]:
     """Return the JSON object of a trace.
 
-    Queries and keys take the room that is left within the budget, unless the trace says otherwise; a note says which
-    layers have them.
-
     Args:
-        probes: what `docs/viewer.md` has under "probes". block: with which the page opens, see `opened_layer`.
+        probes: what `docs/viewer.md` has under "probes". block, layer: with which the page opens; None: `opened_layer`.
+        exact: write weights, queries and keys in 16 bits. neurons: of which layers queries and keys are written: all,
+            none, a list, or "auto", as many as have room within the budget, `layer` first; a note says which.
+
+    Raises:
+        ConfigError: `neurons` names a layer that the trace does not have.
     """
     found: dict[str, Any] = {
         "format": FORMAT,
@@ -41,7 +54,7 @@ def to_json(trace: Trace, probes: dict[str, Any] | None = None, *, block: str | 
         "generator": f"jumok {__version__}",
         "model": dict(trace.model),
         "sequences": [_sequence(one) for one in trace.sequences],
-        "attentions": [_attention(one, exact=trace.exact) for one in trace.attentions],
+        "attentions": [_attention(one, exact=exact) for one in trace.attentions],
         "neurons": None,
         "predictions": trace.predictions,
         "lens": trace.lens,
@@ -49,11 +62,30 @@ def to_json(trace: Trace, probes: dict[str, Any] | None = None, *, block: str | 
         "notes": list(trace.notes),
     }
     room = budget(max(max(one.t, one.s) for one in trace.attentions)) - _size(found)
-    neurons = _neurons_by_layer(trace, opened_layer(found, block) if trace.open_layer is None else trace.open_layer)
-    opened = next(neurons, None)
-    room -= _size(opened)
-    room -= _write_weights(found, trace, room)
-    _write_neurons(found, trace, opened, neurons, room)
+    bits = 16 if exact else 8
+    wanted = _wanted_layers(trace, neurons, opened_layer(found, block) if layer is None else layer)
+    stored = {one: _vectors_by_block(trace, one, bits) for one in wanted[:1]}
+    room -= _size(stored)
+    room -= _write_weights(found, trace, room, exact)
+    for one in wanted[1:]:
+        vectors = _vectors_by_block(trace, one, bits)
+        room -= _size(vectors)
+        if neurons == "auto" and room < 0:
+            found["notes"].append(
+                in_each_language(
+                    "To keep the file small, q and k are there for layer {listed} only; {--neurons all} keeps all.",
+                    listed=", ".join(map(str, sorted(stored))),
+                )
+            )
+            break
+        stored[one] = vectors
+    if stored:
+        by_block: dict[str, dict[str, Any]] = {}
+        for one, blocks in sorted(stored.items()):
+            for name, coded in blocks.items():
+                by_block.setdefault(name, {})[str(one)] = coded
+        width = trace.model["head_dim"]
+        found["neurons"] = {"layers": by_block, "bits": bits, "head_dim": width, "scale": width**-0.5}
     return found
 
 
@@ -115,15 +147,15 @@ def _attention(one: Attention, *, exact: bool) -> dict[str, Any]:
     }
 
 
-def _write_weights(found: dict[str, Any], trace: Trace, room: int) -> int:
+def _write_weights(found: dict[str, Any], trace: Trace, room: int, exact: bool) -> int:
     """Add the weights of all heads and their errors, and return the bytes that they take."""
-    levels = FINEST if trace.exact else _affordable(trace, room)
+    levels = FINEST if exact else _affordable(trace, room)
     coded = [
-        [[_head(head, one.causal, levels, trace.exact) for head in one.weights(layer)] for layer in one.layers]
+        [[_head(head, one.causal, levels, exact) for head in one.weights(layer)] for layer in one.layers]
         for one in trace.attentions
     ]
     for one, entry, layers in zip(trace.attentions, found["attentions"], coded, strict=True):
-        entry["weights"], entry["error"] = layers, _error(one, layers, exact=trace.exact)
+        entry["weights"], entry["error"] = layers, _error(one, layers, exact=exact)
     return _length(coded)
 
 
@@ -162,52 +194,21 @@ def _error(one: Attention, coded: Coded, *, exact: bool) -> dict[str, float]:
 # --- queries and keys -------------------------------------------------------------------------------------------------
 
 
-def _neurons_by_layer(trace: Trace, opened: int) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield the layers whose queries and keys are wanted, the opened one first, then those beside it."""
-    if trace.neurons == "none":
-        return
-    layers = {layer for one in trace.attentions for layer in one.layers}
-    if isinstance(trace.neurons, tuple):
-        layers &= set(trace.neurons)
-    for layer in sorted(layers, key=lambda layer: (abs(layer - opened), layer)):
-        yield layer, {one.block: _neurons(one, layer, _bits(trace)) for one in trace.attentions if layer in one.layers}
-
-
-def _write_neurons(
-    found: dict[str, Any],
-    trace: Trace,
-    opened: tuple[int, dict[str, Any]] | None,
-    others: Iterator[tuple[int, dict[str, Any]]],
-    room: int,
-) -> None:
-    """Add queries and keys: those of the opened layer, of others while there is room or if they were asked for."""
-    if opened is None:
-        return
-    kept, left_out = [opened], 0
-    for layer, neurons in others:
-        room -= _size(neurons)
-        if trace.neurons == "auto" and room < 0:
-            left_out += 1
-            break
-        kept.append((layer, neurons))
-    by_block: dict[str, dict[str, Any]] = {}
-    for layer, neurons in sorted(kept):
-        for block, coded in neurons.items():
-            by_block.setdefault(block, {})[str(layer)] = coded
-    width = trace.model["head_dim"]
-    found["neurons"] = {"layers": by_block, "bits": _bits(trace), "head_dim": width, "scale": width**-0.5}
-    if left_out:
-        listed = ", ".join(str(layer) for layer in sorted(layer for layer, _ in kept))
-        found["notes"].append(
-            in_each_language(
-                "To keep the file small, q and k are there for layer {listed} only; {--neurons all} keeps all.",
-                listed=listed,
-            )
+def _wanted_layers(trace: Trace, neurons: Neurons | Sequence[int], opened: int) -> list[int]:
+    """Return the layers whose queries and keys are wanted, the opened one first, then those beside it."""
+    kept = sorted({layer for one in trace.attentions for layer in one.layers})
+    wanted = ([] if neurons == "none" else kept) if isinstance(neurons, str) else neurons
+    wrong = [layer for layer in wanted if layer not in kept]
+    if wrong:
+        raise ConfigError(
+            "there are no layers {layers} here; the layers are {kept}.", layers=reprlib.repr(wrong), kept=kept
         )
+    return sorted(set(wanted), key=lambda layer: (abs(layer - opened), layer))
 
 
-def _bits(trace: Trace) -> int:
-    return 16 if trace.exact else 8
+def _vectors_by_block(trace: Trace, layer: int, bits: int) -> dict[str, Any]:
+    """Return the queries and keys of a layer, by the block that has it."""
+    return {one.block: _neurons(one, layer, bits) for one in trace.attentions if layer in one.layers}
 
 
 def _neurons(one: Attention, layer: int, bits: int) -> dict[str, Any]:

@@ -167,6 +167,11 @@ def visible(text: str) -> str:
     return f"◌{shown}" if unicodedata.category(shown[0]).startswith("M") else shown
 
 
+def shortened(text: str, most: int) -> str:
+    """Return a text, or its beginning and … if it has more than so many characters."""
+    return text if len(text) <= most else text[: most - 1] + "…"
+
+
 def _sign(character: str) -> str:
     code = ord(character)
     if character in SIGNS:

@@ -7,7 +7,6 @@ and attention weights are computed one layer at a time when they are asked for, 
 
 from __future__ import annotations
 
-import reprlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -30,8 +29,6 @@ from jumok.view.predictions import lens_of, predict_places, require_finite_strea
 from jumok.view.token_text import Pieces, TokenNames
 from jumok.view.traced_attention import Attention, attentions_of
 
-Neurons = Literal["auto", "all", "none"]
-
 
 @dataclass(frozen=True)
 class TokenSequence:
@@ -48,9 +45,6 @@ class Trace:
 
     Fields:
         model, predictions, lens: the objects of docs/viewer.md; None where the model predicts nothing.
-        exact: whether weights, queries and keys are written in 16 bits. neurons: of which layers q and k are written:
-            all, none, a list, or "auto", as many as have room; open_layer first, or if None the layer with the most
-            confident heads.
     """
 
     model: dict[str, Any]
@@ -59,9 +53,6 @@ class Trace:
     predictions: dict[str, Any] | None
     lens: dict[str, Any] | None
     notes: tuple[Note, ...]
-    exact: bool = False
-    neurons: Neurons | tuple[int, ...] = "auto"
-    open_layer: int | None = None
 
 
 @torch.inference_mode()
@@ -77,9 +68,6 @@ def trace(
     heads: Sequence[int] | None = None,
     top: int = 10,
     lens: bool = True,
-    exact: bool = False,
-    neurons: Neurons | Sequence[int] = "auto",
-    open_layer: int | None = None,
     name: str | None = None,
 ) -> Trace:
     """Run a model on a text, and record what it computes.
@@ -95,7 +83,7 @@ def trace(
         sampling, seed: of what a GPT generates; see `jumok.generate`.
         layers, heads: which to record, from 0; None: all.
         top: how many likely tokens to keep for each place. lens: compute the logit lens.
-        exact, neurons, open_layer: see `Trace`. name: of the model, for the page.
+        name: of the model, for the page.
 
     Raises:
         TextError: the text or the target is empty, or the tokenizer cannot encode anything of it.
@@ -113,7 +101,6 @@ def trace(
         with record(model, layers, heads, residual=True) as recording:
             given.run()
         attentions = tuple(attentions_of(recording, len(given.parts)))
-        _require_layers(attentions, open_layer, neurons)
         require_finite_stream(recording)
         predictions, logit_lens = _predictions(model, recording, given, names, top, lens)
     return Trace(
@@ -123,9 +110,6 @@ def trace(
         predictions=predictions,
         lens=logit_lens,
         notes=tuple(given.notes),
-        exact=exact,
-        neurons=neurons if isinstance(neurons, str) else tuple(neurons),
-        open_layer=open_layer,
     )
 
 
@@ -154,17 +138,6 @@ def _predictions(
     length, stages = len(given.parts[-1].ids), stages_of(model, recording, places)
     predictions = predict_places(places, stages[-1], length, top, names)
     return predictions, lens_of(places, stages, length, names) if lens else None
-
-
-def _require_layers(attentions: Sequence[Attention], open_layer: int | None, neurons: Neurons | Sequence[int]) -> None:
-    """Raise ConfigError where a setting names a layer that was not recorded."""
-    kept = sorted({layer for attention in attentions for layer in attention.layers})
-    for given in ([] if open_layer is None else [open_layer], neurons):
-        wrong = [] if isinstance(given, str) else [layer for layer in given if layer not in kept]
-        if wrong:
-            raise ConfigError(
-                "there are no layers {layers} here; the layers are {kept}.", layers=reprlib.repr(wrong), kept=kept
-            )
 
 
 def model_facts(model: Model) -> dict[str, Any]:

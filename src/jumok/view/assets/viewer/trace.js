@@ -364,11 +364,6 @@ export class Trace {
     return weights;
   }
 
-  /** Whether more cannot be kept without forgetting what was looked at lately. */
-  isFull() {
-    return this.decodedBytes > 0.8 * DECODED_BYTES;
-  }
-
   /** @param {string} key */
   forget(key) {
     this.decodedBytes -= this.decoded.get(key)?.data.byteLength ?? 0;
