@@ -29,7 +29,7 @@ from jumok.inference.generate import generate
 from jumok.models.gpt import GPT
 from jumok.runs import folder as checkpoint
 from jumok.runs.events import Eval, Event, Finish, Notice, Sample, Save, Step, Verdict
-from jumok.serve.desk.curves import Curve
+from jumok.serve.desk.curves import read_curve
 from jumok.text import Text
 from jumok.training.optim import rate
 from jumok.training.subscribers import pictures
@@ -673,8 +673,7 @@ def test_a_run_has_one_held_out_figure(start: Start, tmp_path: Path, capfd: pyte
     said = [line for line in capfd.readouterr().err.splitlines() if "held out" in line]
     assert len(said) == 1
     assert wanted in said[0]
-    curve = Curve(tmp_path / "run" / "metrics.jsonl")
-    curve.update()
+    curve = read_curve(tmp_path / "run" / "metrics.jsonl")
     assert curve.held_out == event.headline
 
 

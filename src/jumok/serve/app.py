@@ -18,7 +18,6 @@ from jumok.serve.page import page_endpoint
 from jumok.serve.replies import HTML, JSON, CancellableResponse, Reply, Threads, json_response
 from jumok.serve.run_folders import RunFolders
 from jumok.serve.schemas import (
-    AttentionBody,
     ChatBody,
     ClassifyBody,
     CompletionBody,
@@ -66,7 +65,6 @@ def create_app(
         "classify": api.reader(task_endpoints.classify, ClassifyBody),
         "fill-mask": api.reader(task_endpoints.fill, FillMaskBody),
         "tokenize": api.reader(task_endpoints.tokenize, TokenizeBody),
-        "attention": api.reader(task_endpoints.attention, AttentionBody),
     }
     for name, read_endpoint in readers.items():
         router.add_api_route(f"/v1/{name}", read_endpoint, name=name, methods=["POST"], response_model=None)
