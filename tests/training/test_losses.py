@@ -26,7 +26,6 @@ WIDE = {"context_length": 48, "batch_size": 4, "dropout": 0.0, "attention_dropou
 CASES: dict[str, tuple[type[ModelConfig] | None, dict[str, Any], tuple[int, ...]]] = {
     "lm": (None, {"task": "lm"}, (0, 0)),
     "mlm": (None, {"task": "mlm"}, (0, 0, IGNORED)),
-    "whole words": (None, {"task": "mlm", "whole_words": True, "mask_rate": 0.4}, (0, 0, IGNORED)),
     "classify": (GPTConfig, {"task": "classify", "lm_weight": 0.0}, (0, 0, 0)),
     "classify, bert": (BERTConfig, {"task": "classify"}, (0, 0, 0)),
     "classify, lm_weight": (GPTConfig, {"task": "classify", "lm_weight": 0.7}, (0, 0, 0)),

@@ -38,8 +38,6 @@ from jumok.text import Text
 from jumok.tokenizers import Ids, Tokenizer, train_tokenizer
 from jumok.training.tasks.masked import MaskedLanguageModelling
 from jumok.training.trainer import Trainer
-from tokenizers import Tokenizer as HFTokenizer
-from tokenizers import models, pre_tokenizers
 
 pytestmark = pytest.mark.slow
 
@@ -122,7 +120,7 @@ def test_eighty_ten_ten(begin: Start) -> None:
 def test_special_tokens_in_the_text_are_not_hidden() -> None:
     """As [UNK] of a foreign tokenizer is: nobody knows what it was. A window of nothing else gives nothing to learn."""
     words = words_of("char")
-    masking = Masking(words, 0.5, False)
+    masking = Masking(words, 0.5)
     text = words.encode("나는학교에").astype(np.int64)
     block = np.array([[*text[:2], 2, 2], [2, 2, 2, 2], text[:4]])
     places = masking.choose(block, random())
@@ -134,64 +132,6 @@ def test_special_tokens_in_the_text_are_not_hidden() -> None:
         assert (shown[0, 2:] == 2).all()
 
 
-# --- whole words ---
-
-
-@pytest.mark.parametrize("kind", ["char", "jamo", "bpe"])
-def test_words_are_runs_without_white_space(kind: str) -> None:
-    words = words_of(kind)
-    ids = words.encode(SENTENCE)
-    numbers = Masking(words, 0.15, True).words(as_block(ids))[0]
-    found = [words.decode(ids[numbers == n]).strip() for n in range(1, numbers.max() + 1)]
-    assert found == SENTENCE.split()
-    assert words.decode(ids[numbers == 0]).strip() == ""
-    if kind != "bpe":  # whose words carry the space before them
-        assert (numbers == 0).sum() == sum(character.isspace() for character in SENTENCE)
-
-
-@pytest.mark.parametrize("kind", ["char", "jamo", "bpe"])
-def test_whole_words_are_hidden_whole(kind: str) -> None:
-    words = words_of(kind)
-    masking, block = Masking(words, 0.4, True), as_block(words.encode(SENTENCE))
-    numbers, generator, seen = masking.words(block)[0], random(), set()
-    most = round(0.4 * block.shape[1])
-    for _ in range(30):
-        places = masking.choose(block, generator)
-        assert places.shape == (1, most)
-        chosen = places[places != NOTHING]
-        assert len(chosen) > most / 2
-        hidden = set(numbers[chosen].tolist())
-        assert np.isin(numbers, list(hidden)).sum() == len(chosen)  # all of each, and nothing else
-        seen |= hidden
-    assert seen == set(range(1, numbers.max() + 1))
-
-
-def test_a_word_that_is_too_long_is_hidden_in_part() -> None:
-    words = words_of("char")
-    masking = Masking(words, 0.2, True)
-    assert masking.choose(as_block(words.encode("학교에갔다나는밥을")), random()).tolist() == [[0, 1]]
-    assert masking.choose(as_block(words.encode("\n 학교에갔다나는을")), random()).tolist() == [[2, 3]]
-
-
-def test_a_window_of_white_space_alone() -> None:
-    """There is no word in it, and the run must not end there."""
-    words = words_of("char")
-    places = Masking(words, 0.2, True).choose(as_block(words.encode(" \n" * 5)), random())
-    assert places.shape == (1, 2)
-    assert places.min() >= 0
-
-
-@pytest.mark.parametrize("made", [roberta, unigram])
-def test_words_of_foreign_tokenizers_with_spaces_in_their_tokens(made: Any) -> None:
-    """Only ## was known: each token of a RoBERTa (Ġ) and of SentencePiece (▁) was a word of its own."""
-    words = Tokenizer(made(False) if made is roberta else made())
-    sentence = "나는 학교에 갔다, 그리고 밥을 먹었다."
-    ids = words.encode(sentence)
-    numbers = Masking(words, 0.15, True).words(as_block(ids))[0]
-    assert len(ids) > numbers.max()
-    assert [words.decode(ids[numbers == n]).strip() for n in range(1, numbers.max() + 1)] == sentence.split()
-
-
 @pytest.mark.parametrize("made", [roberta, unigram])
 def test_the_example_keeps_the_spaces_around_a_mask(made: Any, begin: Start) -> None:
     """What stood after the mask was decoded alone, and SentencePiece then drops the space before its first word."""
@@ -201,27 +141,6 @@ def test_the_example_keeps_the_spaces_around_a_mask(made: Any, begin: Start) -> 
     before, mask, after = (re.escape(part.replace("\n", " ")) for part in prompt.partition("<mask>"))
     assert mask
     assert re.search(rf"{before}\s?\S*{after}", f"{sentence} " * 5), prompt
-
-
-def test_words_that_end_with_a_mark() -> None:
-    """As of the first GPT and of FastBPE."""
-    vocab = {token: i for i, token in enumerate(("[MASK]", "나", "는</w>", "밥</w>", "학", "교</w>"))}
-    made = HFTokenizer(models.BPE(vocab, [], end_of_word_suffix="</w>"))
-    made.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-    made.add_special_tokens(["[MASK]"])
-    words = Tokenizer(made)
-    assert Masking(words, 0.15, True).words(as_block(words.encode("나는 밥 학교"))).tolist() == [[1, 1, 2, 3, 3]]
-
-
-def test_words_of_a_foreign_tokenizer(tmp_path: Path) -> None:
-    """WordPiece drops white space; what continues a word is marked."""
-    vocabulary = [*SPECIAL_TOKENS, "[UNK]", "나", "##는", "학교", "##에", "."]
-    (tmp_path / "vocab.txt").write_text("\n".join(vocabulary), encoding="utf-8")
-    (tmp_path / "tokenizer_config.json").write_text('{"do_lower_case": false}', encoding="utf-8")
-    words = read_tokenizer(tmp_path, BERTConfig(vocab_size=len(vocabulary)))
-    assert words is not None
-    numbers = Masking(words, 0.15, True).words(as_block(words.encode("나는 학교에. 밥 나는")))
-    assert numbers.tolist() == [[1, 1, 2, 2, 3, 0, 4, 4]]
 
 
 # --- loss and figures ---
@@ -376,7 +295,7 @@ def test_it_learns(begin: Start) -> None:
 
 
 def test_the_run_folder(begin: Start, tmp_path: Path) -> None:
-    events = list(begin(whole_words=True).run())
+    events = list(begin().run())
     config = json.loads((tmp_path / "run" / "config.json").read_text(encoding="utf-8"))
     assert config["data"].keys() >= MaskedLanguageModelling.keys
     assert config["model"]["head"] == "mlm"

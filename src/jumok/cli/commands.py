@@ -26,6 +26,7 @@ class _Context(click.Context):
 GONE = {
     "--adapt": message("`--adapt` is gone. `jumok train TEXT --init RUN` adapts a model to a text."),
     "--find-rate": message("`--find-rate` is gone. Leave the rates out, or compare short runs with other rates."),
+    "--whole-words": message("`--whole-words` is gone. `--tokenizer bpe` has longer tokens to mask."),
     "--teacher": message("`--teacher` is gone. A longer run keeps its best parameters, and needs no second model."),
     "--repair": message("`--repair` is gone. `jumok train --resume --out RUN` restores what the training states have."),
     "plan": message("`jumok plan` is gone. `jumok train ... --explain` shows what a run needs on this machine."),

@@ -70,7 +70,6 @@ class MLMConfig(TaskConfig):
     }
 
     mask_rate: float = setting(0.15, "share of the tokens that are masked (mlm)", 0, 1)
-    whole_words: bool = setting(False, "mask whole words (eojeol) instead of single tokens (mlm)")
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -53,8 +53,6 @@ class MaskedEvaluation:
 def evaluate_masked(model: Model, text: str | Text) -> MaskedEvaluation:
     """Mask 15% of the tokens of a whole text, and measure how well they are predicted.
 
-    Single tokens are masked, however the model was trained, so that models with the same tokenizer compare.
-
     Args:
         model: a BERT with head="mlm" and its tokenizer, as `jumok.load` returns it; a stock BertForMaskedLM too.
         text: the text itself, or one that `jumok.text.read` returned, which may be larger than memory.
@@ -66,7 +64,7 @@ def evaluate_masked(model: Model, text: str | Text) -> MaskedEvaluation:
     """
     bert = require_masked_model(model)
     tokenizer = require_tokenizer(bert)
-    masking, framing = Masking(tokenizer, USUAL_RATE, whole_words=False), Framing.of(bert.config, tokenizer)
+    masking, framing = Masking(tokenizer, USUAL_RATE), Framing.of(bert.config, tokenizer)
     with encoded(text, tokenizer) as ids:
         found = evaluate_masked_ids(bert, ids, masking, framing)
     if not found.hidden_tokens:

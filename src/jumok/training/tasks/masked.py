@@ -60,7 +60,7 @@ class MaskedLanguageModelling(Task[BERT]):
         self.train = load_ids(folder.state / "train.npy", data["train_tokens"])
         self.val = load_ids(folder.state / "val.npy", data["val_tokens"])
         self.framing = Framing.of(model, tokenizer)
-        self.masking = Masking(tokenizer, config.task.mask_rate, config.task.whole_words)
+        self.masking = Masking(tokenizer, config.task.mask_rate)
         self.tokenizer, self.seed, self.data = tokenizer, config.seed, data
         self.batches = Batches(self.train, self.framing.room, config.batch_size, config.seed)
         self.tokens_per_batch = config.batch_size * self.framing.room
