@@ -22,7 +22,7 @@ from jumok.training.parallel import ProcessGroup
 from jumok.training.policy import memory_errors
 from jumok.training.resume import resume
 from jumok.training.run import TrainingRun
-from jumok.training.start import Source, Start, join, share, silent
+from jumok.training.start import Source, join, share, start
 from jumok.training.subscribers.event_log import Ending, EventLog
 from jumok.training.subscribers.pictures import Pictures
 
@@ -75,7 +75,7 @@ class Trainer:
         init: str | os.PathLike[str] | None = None,
         device: str = "auto",
         began: float | None = None,
-        report: Callable[[str], None] | None = None,
+        report: Callable[[str], None] = lambda doing: None,
         group: ProcessGroup | None = None,
         make_model: Callable[[ModelConfig], Model] | None = None,
         **settings: Any,
@@ -113,12 +113,12 @@ class Trainer:
         group = group or ProcessGroup()
         if group.rank:
             return cls.join(group, device)
-        start = Start(
-            out=Path(out),
-            text=text,
-            model=model,
-            training=training,
-            settings=settings,
+        run = start(
+            Path(out),
+            text,
+            model,
+            training,
+            settings,
             size=size,
             tokenizer=tokenizer,
             tokenizer_options=tokenizer_options or {},
@@ -126,11 +126,11 @@ class Trainer:
             init=init,
             device=choose_device(device),
             began=time.monotonic() if began is None else began,
-            report=report or silent,
+            report=report,
             group=group,
             make_model=make_model,
         )
-        return cls._shared(start.run())
+        return cls._shared(run)
 
     @classmethod
     def resume(
@@ -142,7 +142,7 @@ class Trainer:
         size: str | None = None,
         device: str = "auto",
         began: float | None = None,
-        report: Callable[[str], None] | None = None,
+        report: Callable[[str], None] = lambda doing: None,
         group: ProcessGroup | None = None,
         **settings: Any,
     ) -> Trainer:
@@ -165,9 +165,7 @@ class Trainer:
         group = group or ProcessGroup()
         if group.rank:
             return cls.join(group, device)
-        run, files = resume(
-            Path(out), text, settings, size, val_text, choose_device(device), began, report or silent, group
-        )
+        run, files = resume(Path(out), text, settings, size, val_text, choose_device(device), began, report, group)
         return cls._shared(run, files)
 
     @classmethod
