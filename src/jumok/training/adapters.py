@@ -5,8 +5,7 @@ not have, such as a new classifier, are trained too. There are gradients and mom
 training state holds nothing else.
 
 One folder is one model, so model.safetensors has the best parameters with their adapters merged: all programs that
-read a run folder read this one, without peft and without the folder of --init. The adapters alone are in adapter/, in
-the files of peft, and `PeftModel.from_pretrained` puts them on the stock class. `state/base.safetensors` is a copy of
+read a run folder read this one, without peft and without the folder of --init. `state/base.safetensors` is a copy of
 the parameters that are not trained, so that a run can be resumed after the folder of --init has changed or is gone.
 They cannot be had from model.safetensors: subtracting an adapter does not give back the same bits.
 """
@@ -14,7 +13,6 @@ They cannot be had from model.safetensors: subtracting an adapter does not give 
 from __future__ import annotations
 
 import importlib.util
-import os
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,13 +20,10 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from jumok.config.features import task_of
 from jumok.errors import ConfigError, JumokError, RunError
-from jumok.files import atomic_folder, sha256_of
-from jumok.interop.huggingface.adapter import Factors, to_stock_adapter
+from jumok.files import sha256_of
 from jumok.models import Model
 from jumok.nn.blocks import Block
 from jumok.runs.folder import RunFolder
@@ -37,7 +32,6 @@ from jumok.runs.parameters import parameters_of, require_fit, size_of, write_ten
 SCALE = 2  # alpha is so many times the rank: an adapter adds SCALE B A
 NAME = "default"  # of the adapter in peft's modules
 BEST = "best."  # before the names of the best adapters in a training state
-PEFT_TASKS = {"lm": "CAUSAL_LM", "classify": "SEQ_CLS", "seq2seq": "SEQ_2_SEQ_LM"}  # as peft names them
 
 
 def require_peft() -> None:
@@ -173,36 +167,6 @@ class Adapters:
             "trained": self.whole,
             "sha256": sha256_of(self._base_file),
         }
-
-    def write(self, folder: RunFolder, init: str | None) -> None:
-        """Write the best adapters to adapter/, as peft does: with the names of the stock class if there is one.
-
-        Args:
-            init: path of the model that they belong to.
-        """
-        from peft import LoraConfig
-
-        if not self.best:
-            return
-        factors = {name: Factors(self.best[f"{name}.A"], self.best[f"{name}.B"]) for name in self._layers}
-        stock = to_stock_adapter(self._model.config, factors, {name: self.best[name] for name in self.whole})
-        settings = LoraConfig(
-            r=self.rank,
-            lora_alpha=SCALE * self.rank,
-            target_modules=stock.modules,
-            rank_pattern=stock.ranks,
-            alpha_pattern={name: SCALE * rank for name, rank in stock.ranks.items()},
-            modules_to_save=stock.trained or None,
-            fan_in_fan_out=stock.transposed,
-            task_type=PEFT_TASKS.get(task_of(self._model.config))
-            if stock.stock
-            else None,  # of classes of transformers
-            base_model_name_or_path=init,
-            inference_mode=True,
-        )
-        with folder.writing("adapter/", needed=size_of(stock.tensors)), atomic_folder(folder.path / "adapter") as new:
-            settings.save_pretrained(os.fspath(new))
-            save_file(stock.tensors, new / "adapter_model.safetensors", metadata={"format": "pt"})
 
 
 def write_base(folder: RunFolder, model: nn.Module, whole: Collection[str]) -> Path:

@@ -114,8 +114,6 @@ def restore_checkpoint(run: TrainingRun, saved: Checkpoint) -> None:
         _require_fit(run, run.history.restoring)
     else:
         restore_tensors(run, saved.tensors)
-        if run.adapters is not None:
-            run.write_adapters()  # those in the folder may belong to newer parameters, which are lost
     run.history.numbers |= {**saved.numbers, "step": saved.step}
 
 

@@ -122,19 +122,13 @@ class TrainingRun:
             yield
 
     def write_parameters(self) -> None:
-        """Write model.safetensors, and the adapters if the run trains some."""
+        """Write model.safetensors, with the adapters merged if the run trains some."""
         if self.adapters is not None:
             self.adapters.keep_best()
         with self.whole():
             if self.group.rank:
                 return
             self.folder.write_parameters(self.model)
-        self.write_adapters()
-
-    def write_adapters(self) -> None:
-        """Write the adapters that model.safetensors was written with."""
-        if self.adapters is not None:
-            self.adapters.write(self.folder, self.folder.read_config()["data"].get("init"))
 
     def read_best(self) -> None:
         """Give `model` the parameters in the folder, for good."""
