@@ -14,7 +14,7 @@ from torch import Tensor
 from jumok.messages import tr
 from jumok.runs.checkpoints import Checkpoint, stored_tensors
 from jumok.runs.events import Save
-from jumok.runs.parameters import parameters_of, require_fit, restore_parameters
+from jumok.runs.parameters import parameters_of, restore_parameters
 from jumok.training.clock import Clock
 from jumok.training.run import Stateful, TrainingRun
 
@@ -111,7 +111,6 @@ def restore_checkpoint(run: TrainingRun, saved: Checkpoint) -> None:
     """
     if run.config.shard and run.group.size > 1:
         run.history.restoring = stored_tensors(saved.files)
-        _require_fit(run, run.history.restoring)
     else:
         restore_tensors(run, saved.tensors)
     run.history.numbers |= {**saved.numbers, "step": saved.step}
@@ -124,10 +123,11 @@ def restore_tensors(run: TrainingRun, tensors: Mapping[str, Tensor]) -> None:
         RunError: the parameters do not fit the model.
     """
     named = {name.removeprefix("model."): t for name, t in tensors.items() if name.startswith("model.")}
+    where = f"the training state of {run.folder.path}"
     if run.adapters is None:
-        restore_parameters(run.model, named, where=_the_state_of(run))
+        restore_parameters(run.model, named, where=where)
     else:
-        run.adapters.restore(named, where=_the_state_of(run))
+        run.adapters.restore(named, where=where)
     _put_moments(run, tensors)
 
 
@@ -155,34 +155,13 @@ def _put_moments(run: TrainingRun, tensors: Mapping[str, Tensor]) -> None:
 
 
 def _blank(run: TrainingRun, name: str, stored: StoredTensors) -> Tensor:
-    """Room for a moment: divided among the processes if its parameter is. A number, as AdamW's `step`, never is."""
-    parameter, shape = _parameter_of(run, name), stored.shapes[name]
-    assert parameter is not None
+    """Make room for a moment, divided if its parameter is; a number, such as AdamW's `step`, never is."""
+    _, number, index, _ = name.split(".", 3)
+    parameters = [each for group in run.optimizers[int(number)].param_groups for each in group["params"]]
+    shape, parameter = stored.shapes[name], parameters[int(index)]
     if shape == parameter.shape:
         return torch.zeros_like(parameter, dtype=stored.dtype(name), requires_grad=False)
     return torch.zeros(shape, dtype=stored.dtype(name))
-
-
-def _parameter_of(run: TrainingRun, name: str) -> Tensor | None:
-    """Return the parameter that a moment belongs to, by its name in a state; None if there is none."""
-    kind, number, index, _ = name.split(".", 3) if name.count(".") >= 3 else ("", "", "", "")
-    if kind != "optimizer" or not (number.isdecimal() and index.isdecimal()) or int(number) >= len(run.optimizers):
-        return None
-    parameters = [each for group in run.optimizers[int(number)].param_groups for each in group["params"]]
-    return parameters[int(index)] if int(index) < len(parameters) else None
-
-
-def _require_fit(run: TrainingRun, stored: StoredTensors) -> None:
-    """Raise RunError unless the names and shapes of a state are those of the model and its optimizers."""
-    expected = {f"model.{name}": tensor.shape for name, tensor in parameters_of(run.model).items()}
-    for name, shape in stored.shapes.items():
-        if not name.startswith("model.") and (parameter := _parameter_of(run, name)) is not None:
-            expected[name] = parameter.shape if shape else shape
-    require_fit(stored.shapes, expected, where=_the_state_of(run))
-
-
-def _the_state_of(run: TrainingRun) -> str:
-    return f"the training state of {run.folder.path}"
 
 
 def cut_logs(run: TrainingRun, sizes: Mapping[str, int]) -> None:

@@ -25,7 +25,7 @@ from jumok.text import Table, Text
 from jumok.training.adapters import read_base, require_one_process
 from jumok.training.checkpoint import LOGS, cut_logs, restore_checkpoint
 from jumok.training.parallel import ProcessGroup
-from jumok.training.policy import memory_errors, slow_precision
+from jumok.training.policy import slow_precision
 from jumok.training.run import TrainingRun
 from jumok.training.run_record import (
     RunRecord,
@@ -34,7 +34,7 @@ from jumok.training.run_record import (
     refuse_other_texts,
     require_reachable,
 )
-from jumok.training.start import adapt, new_run
+from jumok.training.start import adapt, reopen
 
 
 def resume(
@@ -68,11 +68,7 @@ def resume(
             holds_out = config.val > 0 or record.data["val_sha256"] is not None
             require_reachable(record.task, config, holds_out=holds_out)
         config = of_this_launch(config, by_name)
-        tokenizer = folder.read_tokenizer()
-        task = record.task(folder, record.data, tokenizer, record.shape, config)
-        group.require_rows(task.rows_per_batch)
-        with memory_errors(record.shape, config):
-            run = new_run(folder, task, record.shape, config, tokenizer, device, began, report, group)
+        run = reopen(record, config, device, began, report, group)
         if config.lora is not None:
             require_one_process(group.size)
             adapted = record.content["adapter"]

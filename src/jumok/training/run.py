@@ -66,7 +66,7 @@ class RunHistory:
 
 @dataclass(kw_only=True)
 class TrainingRun:
-    """A run that is ready to train: its folder, which it has locked, its settings, its model and its optimizers.
+    """A run that is ready to train: its locked folder, its settings, its model and its optimizers.
 
     What changes from step to step belongs to the parts of `jumok.training.loop.Loop`.
 

@@ -257,6 +257,22 @@ def new_run(
     )
 
 
+def reopen(
+    record: RunRecord,
+    config: TrainConfig,
+    device: torch.device,
+    began: float,
+    report: Callable[[str], None],
+    group: ProcessGroup,
+) -> TrainingRun:
+    """Make the run of a folder as it was before its first step; config: that of its newest stage."""
+    folder, shape, tokenizer = record.folder, record.shape, record.folder.read_tokenizer()
+    task = record.task(folder, record.data, tokenizer, shape, config)
+    group.require_rows(task.rows_per_batch)
+    with memory_errors(shape, config):
+        return new_run(folder, task, shape, config, tokenizer, device, began, report, group)
+
+
 def adapt(run: TrainingRun, *, whole: Collection[str], base: Path) -> None:
     """Let a run train adapters instead of the parameters that its model has.
 
@@ -336,24 +352,10 @@ def _open(opened: Opened, group: ProcessGroup, device: torch.device) -> Training
             "{path} of rank 0 is not seen here; the run folder must be on a file system that all hosts share.",
             path=opened.folder,
         )
-    folder, config = RunFolder.open(opened.folder), opened.config
-    record = RunRecord.of(folder)
+    record, config = RunRecord.of(RunFolder.open(opened.folder)), opened.config
     if record.data["sha256"] != opened.sha256:
-        raise RunError("{path} holds the run of another text than on rank 0.", path=folder.path)
-    tokenizer = folder.read_tokenizer()
-    task = record.task(folder, record.data, tokenizer, record.shape, config)
-    with memory_errors(record.shape, config):
-        run = new_run(
-            folder,
-            task,
-            record.shape,
-            config,
-            tokenizer,
-            device,
-            time.monotonic(),
-            lambda text: None,
-            group,
-        )
+        raise RunError("{path} holds the run of another text than on rank 0.", path=opened.folder)
+    run = reopen(record, config, device, time.monotonic(), lambda text: None, group)
     run.history.numbers, run.history.result = opened.numbers, opened.result
     if opened.files and run.history.result is None:
         stored = stored_tensors(opened.files)

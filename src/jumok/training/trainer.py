@@ -43,7 +43,7 @@ class Trainer:
     """
 
     def __init__(self, run: TrainingRun) -> None:
-        self._run, self.loop = run, Loop(run)
+        self.loop = Loop(run)
         self.folder, self.task, self.model, self.config, self.device = (
             run.folder, run.task, run.model, run.config, run.device,
         )  # fmt: skip
@@ -185,11 +185,6 @@ class Trainer:
         except BaseException:
             run.lock.close()
             raise
-
-    @property
-    def training_run(self) -> TrainingRun:
-        """Return the run that `run` trains, for other ways to use it; then `run` must not be called."""
-        return self._run
 
     # --- its life -----------------------------------------------------------------------------------------------------
 
