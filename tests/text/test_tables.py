@@ -266,9 +266,6 @@ def test_columns_and_parts_of_a_table() -> None:
         assert first.columns == second.columns == table.columns
         assert first.sources == second.sources == table.sources
         assert first.empty_cells + second.empty_cells == 1
-    for at in (-1, 5):
-        with pytest.raises(ValueError, match=rf"at={at} .*use 0 to 4"):
-            table.split(at)
 
 
 def lines_of(path: Path) -> list[tuple[str, ...]]:

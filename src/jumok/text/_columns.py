@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from jumok.errors import TextError
-from jumok.messages import did_you_mean, message, tr
+from jumok.messages import did_you_mean, tr
 from jumok.text._columnar import Columnar
 from jumok.text._inputs import TABLES
 from jumok.text._json import inner_rows, json_rows
@@ -74,7 +74,7 @@ def column_names(path: str | Path) -> tuple[str, ...]:
     Raises:
         TextError: the file is no table, or cannot be read.
     """
-    for table in Inputs(path, None, formats=TABLES, what=message("table"), table=True):
+    for table in Inputs(path, None, tables_only=True, table=True):
         if isinstance(table, Columnar):
             return tuple(table.columns)
         if table.format == "json":

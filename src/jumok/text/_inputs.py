@@ -8,13 +8,11 @@ import stat
 import sys
 import tempfile
 import unicodedata
-from collections.abc import Mapping
-from pathlib import Path, PureWindowsPath
+from pathlib import Path
 from typing import IO, Literal, NamedTuple
 
 from jumok.errors import TextError
-from jumok.files import parse_json
-from jumok.messages import did_you_mean, message, tr
+from jumok.messages import did_you_mean, tr
 
 Format = Literal["text", "json", "csv", "tsv", "parquet", "arrow"]
 
@@ -46,11 +44,8 @@ class Input(NamedTuple):
     named: bool  # given by name, so it must not be empty; files found in a folder may be
 
 
-def find(name: str, formats: Mapping[str, Format] = FORMATS, *, what: str = message("text")) -> list[Input]:
-    """Return the inputs that one argument refers to; a folder is searched for the suffixes of `formats`.
-
-    Args:
-        what: what is searched for, in the message.
+def find(name: str, *, tables_only: bool = False) -> list[Input]:
+    """Return the inputs that one argument refers to; a folder is searched for `FORMATS`, or for `TABLES`.
 
     Raises:
         TextError: nothing is found, or a folder cannot be read.
@@ -64,14 +59,16 @@ def find(name: str, formats: Mapping[str, Format] = FORMATS, *, what: str = mess
         return [Input(name, str(path), _NAMED.get(path.suffix.lower(), "text"), named=True)]
 
     def refuse(error: OSError) -> None:
-        raise TextError("{path} cannot be read: {reason}", path=error.filename, reason=error.strerror) from error
+        raise unreadable(error.filename, error) from error
+
+    formats = TABLES if tables_only else FORMATS
 
     found = []
     for folder, subfolders, files in os.walk(path, onerror=refuse):
         subfolders[:] = [sub for sub in subfolders if not sub.startswith(".")]
-        if in_dataset := "dataset_info.json" in files and "state.json" in files:
-            files = _files_of_dataset(Path(folder))
-        elif "dataset_dict.json" in files:
+        if "dataset_info.json" in files:  # of `datasets.Dataset.save_to_disk`
+            files = [file for file in files if not file.startswith("cache-")]
+        if "dataset_dict.json" in files:
             splits = sorted(subfolders) or [tr("none")]
             raise TextError(
                 "{folder} is a datasets folder with the splits {splits}; name the folder of one, for example {example}",
@@ -80,35 +77,19 @@ def find(name: str, formats: Mapping[str, Format] = FORMATS, *, what: str = mess
                 example=Path(folder, splits[0]),
             )
         for file in (Path(folder, file) for file in files if not file.startswith(".")):
-            if file.suffix.lower() in formats and (in_dataset or file.is_file()):
+            if file.suffix.lower() in formats and file.is_file():
                 found.append(file)
     if not found:
         raise TextError(
             "{name} is a folder with no {what} in it; jumok reads {formats}",
             name=name,
-            what=tr(what),
+            what=tr("table") if tables_only else tr("text"),
             formats=", ".join(formats),
         )
     return [
         Input(str(file), str(file), formats[file.suffix.lower()], named=False)
         for file in sorted(found, key=lambda file: file.parts)
     ]
-
-
-def _files_of_dataset(folder: Path) -> list[str]:
-    """Return the data files of a folder that `datasets.Dataset.save_to_disk` wrote; others there are caches."""
-    try:
-        state = parse_json((folder / "state.json").read_text(encoding="utf-8"))
-        files = [str(entry["filename"]) for entry in state["_data_files"]]
-        if outside := [name for name in files if PureWindowsPath(name).name != name]:
-            raise ValueError(f"{outside[0]!r} is no file name")  # a stranger's folder names no file outside itself
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise TextError(
-            "{path} of a datasets folder cannot be read ({reason}); save the data set again",
-            path=folder / "state.json",
-            reason=repr(error),
-        ) from None
-    return files
 
 
 def _same_name_in_another_form(path: Path) -> Path:
@@ -143,7 +124,7 @@ def open_input(file: Input, spool_dir: Path | None = None, in_memory: int = 64 <
             raise TextError("{name} is a device, which may never end; give a file, or - to read stdin", name=file.name)
         stream = open(file.path, "rb")  # noqa: SIM115 (the caller closes it)
     except OSError as error:
-        raise TextError("{name} cannot be read: {reason}", name=file.name, reason=error.strerror) from error
+        raise unreadable(file.name, error) from error
     if stream.seekable():
         return stream
     with stream:
@@ -164,6 +145,11 @@ def spool(spool_dir: Path | None, in_memory: int) -> IO[bytes]:
     """Return a temporary file: in memory up to `in_memory` bytes, then on disk in `spool_dir`."""
     # The file on disk is unnamed, so that a killed process leaves none behind.
     return tempfile.SpooledTemporaryFile(max_size=max(in_memory, 1), dir=None if spool_dir is None else str(spool_dir))
+
+
+def unreadable(name: str, error: OSError) -> TextError:
+    """Return the error for a file that cannot be read."""
+    return TextError("{name} cannot be read: {reason}", name=name, reason=error.strerror)
 
 
 def no_room(spool_dir: Path | None, error: OSError) -> TextError:

@@ -24,7 +24,7 @@ from jumok.text._decoding import (
     overridden,
     require_no_magic,
 )
-from jumok.text._inputs import FORMATS, Format, Input, find, open_input
+from jumok.text._inputs import Format, Input, find, open_input, unreadable
 from jumok.text._json import begins_like_json
 from jumok.text._rows import lines
 from jumok.text._source import Source
@@ -42,7 +42,7 @@ class Inputs:
     Args:
         paths: files, folders, and "-" for standard input.
         encoding: of all inputs; None: it is detected.
-        formats: the suffixes for which folders are searched. what: these files hold, for a message.
+        tables_only: search folders for tables only.
         table: whether standard input that is no JSON is a table.
         spool_dir: folder of temporary files. in_memory: most bytes of a stream to hold in memory.
 
@@ -59,8 +59,7 @@ class Inputs:
         paths: Sequence[str | Path] | str | Path,
         encoding: str | None,
         *,
-        formats: Mapping[str, Format] = FORMATS,
-        what: str = message("text"),
+        tables_only: bool = False,
         table: bool = False,
         spool_dir: Path | None = None,
         in_memory: int = 64 << 20,
@@ -70,7 +69,7 @@ class Inputs:
             raise TextError("- was given twice, and standard input can be read once; name it once.")
         self._codec = None if encoding is None else known_codec(encoding)
         self.first = names[0] if names else ""
-        self._files = [found for name in names for found in find(name, formats, what=what)]
+        self._files = [found for name in names for found in find(name, tables_only=tables_only)]
         self._table, self._spool_dir, self._in_memory = table, spool_dir, in_memory
         self.copies: dict[str, list[str]] = {}
 
@@ -80,17 +79,20 @@ class Inputs:
     def __iter__(self) -> Iterator[Reading | Columnar]:
         for file in self._files:
             with open_input(file, self._spool_dir, self._in_memory) as data:
-                if (size := data.seek(0, os.SEEK_END)) == 0:
-                    if file.named:
-                        raise TextError("{name} is empty; jumok needs text to work with", name=file.name)
+                try:
+                    sha256 = hashlib.file_digest(data, "sha256").hexdigest()  # type: ignore[arg-type]
+                    size = data.seek(0, os.SEEK_END)
+                    data.seek(0)
+                except OSError as error:
+                    raise unreadable(file.name, error) from error
+                if size == 0 and file.named:
+                    raise TextError("{name} is empty; jumok needs text to work with", name=file.name)
+                if size == 0:
                     continue
-                data.seek(0)
-                sha256 = hashlib.file_digest(data, "sha256").hexdigest()  # type: ignore[arg-type]
                 if sha256 in self.copies:
                     self.copies[sha256].append(file.name)
                     continue
                 self.copies[sha256] = []
-                data.seek(0)
                 facts = {"name": file.name, "bytes": size, "sha256": sha256}
                 if file.format in COLUMNAR:
                     yield Columnar(file, data, facts)
@@ -143,7 +145,7 @@ class Reading:
                 error=error,
             ) from None
         except OSError as error:
-            raise TextError("{name} cannot be read: {reason}", name=self.file.name, reason=error.strerror) from error
+            raise unreadable(self.file.name, error) from error
 
     def pieces(self) -> Iterator[str]:
         """Yield all characters, with "\\n" for newlines."""

@@ -12,10 +12,9 @@ from functools import cached_property
 from pathlib import Path
 
 from jumok.errors import ConfigError, TextError
-from jumok.messages import did_you_mean, message, tr
+from jumok.messages import did_you_mean, tr
 from jumok.text._columnar import Columnar
 from jumok.text._columns import cells_of
-from jumok.text._inputs import TABLES
 from jumok.text._reading import Inputs, Reading
 from jumok.text._rows import lines
 from jumok.text._source import Place, Source, describe_sources, listed, no_rows, require_no_half_pair
@@ -64,23 +63,12 @@ class Table:
         return [row[at] for row in self.rows]
 
     def split(self, at: int) -> tuple[Table, Table]:
-        """Return the first `at` rows and the remaining rows as two tables; both keep all sources.
-
-        Raises `ValueError` if `at` is not between 0 and `len(table)`.
-        """
-        if not 0 <= at <= len(self):
-            raise ValueError(f"at={at} is no place to split {len(self)} rows; use 0 to {len(self)}")
-        first, second = (
-            Table(columns=self.columns, rows=rows, sources=self.sources, names=self.names)
-            for rows in (self.rows[:at], self.rows[at:])
-        )
-        return first, second
+        """Return the first `at` rows and the remaining rows as two tables; both keep all sources."""
+        return replace(self, rows=self.rows[:at]), replace(self, rows=self.rows[at:])
 
     def renamed(self, columns: Sequence[str]) -> Table:
-        """Return a table with the same rows and other column names. Raises `ValueError` if their number differs."""
-        if len(columns) != len(self.columns):
-            raise ValueError(f"{len(columns)} names were given for the {len(self.columns)} columns of this table")
-        return Table(columns=tuple(columns), rows=self.rows, sources=self.sources, names=self.names)
+        """Return a table with the same rows and other names of all its columns."""
+        return replace(self, columns=tuple(columns))
 
     @cached_property
     def sha256(self) -> str:
@@ -132,7 +120,7 @@ def read_table(
         ConfigError: `columns` is empty or names a column twice.
     """
     names = _checked_columns(columns)
-    inputs = Inputs(paths, encoding, formats=TABLES, what=message("table"), table=True)
+    inputs = Inputs(paths, encoding, tables_only=True, table=True)
     if not len(inputs):
         raise TextError("no table was given; name at least one file or folder, or - for standard input")
     rows: list[Row] = []
@@ -156,7 +144,7 @@ def read_column(path: str | Path, column: str, *, encoding: str | None = None, t
         TextError: as for `read_table`.
     """
     names = _checked_columns(column)
-    inputs = Inputs(path, encoding, formats=TABLES, what=message("table"), table=table)
+    inputs = Inputs(path, encoding, tables_only=True, table=table)
     return [cell for found in inputs for [cell] in _rows_of(found, names, lines_are_rows=True)]
 
 
