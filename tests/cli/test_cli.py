@@ -610,8 +610,6 @@ def test_suggested_commands_can_be_pasted(jumok: Jumok, text: Path) -> None:
     assert "jumok generate 'my run; rm' '무더운" in end.err
     Path("my run; rm/model.safetensors").write_bytes(b"damaged")
     assert "`jumok train --resume --out 'my run; rm'`" in jumok("generate", "my run; rm").err
-    Path("내 글.txt").write_text("글", encoding="utf-8")
-    assert "jumok learn ladder '내 글.txt'" in jumok("learn", "내 글.txt").err
     assert shell("jumok", "generate", "runs/소설", "a'b", "c\x1b") == "jumok generate runs/소설 'a'\"'\"'b' $'c\\033'"
 
 
@@ -702,11 +700,10 @@ WRONG_LEARN: list[tuple[list[str], str]] = [
     (["causal-maks"], "there is no chapter 'causal-maks'"),
     (["causal-maks"], "Did you mean 'causal-mask'?"),
     (["99"], "there is no chapter 99; there are chapters 0 to 18"),
-    (["tales.txt"], "To train on that text: jumok learn ladder tales.txt"),
-    (["4", "tales.txt"], "a chapter takes no text (given: tales.txt). To train on it: jumok learn ladder tales.txt"),
+    (["laddr"], "Did you mean 'ladder'?"),
+    (["4", "tales.txt"], "tales.txt"),
     (["4", "--lang", "fr"], "'fr' is not one of 'ko', 'en'"),
     (["4", "--seed", "1"], "No such option"),
-    (["--lang", "ko", "ladder"], "write options after the command: jumok learn ladder --lang ko"),
     (["--notebook", "a.ipynb"], "name a chapter: jumok learn 3 --notebook 3.ipynb"),
     (["ladder", "--minutes-per-rung", "1", "--steps-per-rung", "5"], "were both given; give one"),
 ]

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import click
 
 from jumok.cli.commands import Verb, common, option
 from jumok.cli.console.output import print_json, say
 from jumok.cli.replacing import refuse_to_replace
-from jumok.cli.share import page_options, write_page
+from jumok.cli.share import write_page
 from jumok.errors import ConfigError
 from jumok.messages import tr
 
+if TYPE_CHECKING:
+    from jumok.interop.gguf import Kind
+
 FORMS = ("hf", "jumok", "gguf", "onnx", "page")
+OPTIONS = {"type": ("gguf",), "licence": ("hf", "gguf"), "force": ("gguf", "onnx", "page")}  # and their forms
 
 
 @click.command(
@@ -25,23 +29,25 @@ FORMS = ("hf", "jumok", "gguf", "onnx", "page")
     jumok convert novel-hf runs/back --to jumok
     jumok convert runs/novel novel.gguf --to gguf --type q8_0
     jumok convert runs/novel novel.onnx --to onnx
-    jumok convert runs/novel novel.html --to page --exact
+    jumok convert runs/novel novel.html --to page
     """,
 )
 @click.argument("source", type=click.Path(path_type=Path))
 @click.argument("target", type=click.Path(path_type=Path))
 @option("--to", "form", type=click.Choice(FORMS), required=True, help="format of TARGET")
 @option("--type", "kind", type=click.Choice(["f32", "f16", "q8_0"]), help="gguf: type of the matrices [f32]")
-@page_options
+@option("--licence", help="hf, gguf: licence of the text that the model was trained on")
+@option("--force", is_flag=True, help="overwrite a file that jumok did not write")
 @common(device=False)
 def convert(
     source: Path,
     target: Path,
     form: str,
+    kind: Kind | None,
+    licence: str | None,
     force: bool,
     as_json: bool,
     quiet: bool,
-    **settings: Any,
 ) -> None:
     """Convert a run folder to another format, or a transformers model folder to a run folder.
 
@@ -52,27 +58,18 @@ def convert(
     from jumok.interop.huggingface import from_hf
     from jumok.runs.load import save
 
-    everything = {"force": force, **settings}
-    used = {
-        "page": everything.keys() - {"kind"},
-        "gguf": ("kind", "licence", "force"),
-        "hf": ("licence",),
-        "onnx": ("force",),
-    }
-    unused = [name for name, value in everything.items() if value and name not in used.get(form, ())]
-    if unused:
-        name = "type" if unused[0] == "kind" else unused[0]
-        raise ConfigError("--{option} is not for {--to {form}}; leave it out.", option=name, form=form)
+    for name, value in (("type", kind), ("licence", licence), ("force", force)):
+        if value and form not in OPTIONS[name]:
+            raise ConfigError("--{option} is not for {--to {form}}; leave it out.", option=name, form=form)
     if form == "page":
-        del settings["kind"]
-        write_page(source, target, settings, force=force, quiet=quiet)
+        write_page(source, target, {}, force=force, quiet=quiet)
     elif form == "gguf":
-        _write_gguf(source, target, everything, quiet=quiet)
+        _write_gguf(source, target, kind or "f32", licence, force=force, quiet=quiet)
     elif form == "onnx":
         _write_onnx(source, target, force=force, quiet=quiet)
     else:
         if form == "hf":
-            _write_folder(source, target, settings["licence"])
+            _write_folder(source, target, licence)
         else:
             save(from_hf(source), target)
         say(tr("Wrote {path}.", path=target), quiet=quiet)
@@ -93,26 +90,21 @@ def _write_folder(source: Path, target: Path, licence: str | None) -> None:
     to_hf(model, target, card=Card(name=source.resolve().name, licence=licence, run=run))
 
 
-def _write_gguf(run: Path, path: Path, settings: dict[str, Any], *, quiet: bool) -> None:
-    """Write the GGUF file of a run and a Modelfile for Ollama, and say what is in them.
-
-    Args:
-        settings: kind, licence and force; None where nothing was given.
-    """
+def _write_gguf(run: Path, path: Path, kind: Kind, licence: str | None, *, force: bool, quiet: bool) -> None:
+    """Write the GGUF file of a run and a Modelfile for Ollama, and say what is in them."""
     from jumok.errors import RunError
     from jumok.files import require_writable, write_atomic
     from jumok.inference.sampling import Sampling
-    from jumok.interop.gguf import Kind, to_gguf
+    from jumok.interop.gguf import to_gguf
     from jumok.interop.gguf.modelfile import SUFFIX, command, modelfile
     from jumok.runs.load import load
 
     beside = require_writable(path, example="model.gguf").with_suffix(SUFFIX)
-    if not settings["force"]:
+    if not force:
         refuse_to_replace(path)
         refuse_to_replace(beside)
     model = load(run)
-    kind: Kind = settings["kind"] or "f32"
-    found = to_gguf(model, path, kind, name=run.resolve().name, licence=settings["licence"])
+    found = to_gguf(model, path, kind, name=run.resolve().name, licence=licence)
     try:
         write_atomic(beside, modelfile(path, model.config, Sampling().temperature))
     except OSError as error:

@@ -12,11 +12,14 @@ from jumok.cli.commands import Group, Verb, common, option
 from jumok.cli.console.output import print_json, say
 from jumok.cli.material import NUMBERS_ROWS, STORIES_CHARS
 from jumok.files import require_space
-from jumok.messages import tr
+from jumok.messages import message, tr
 
 BYTES_PER_CHAR = 2.4  # of the stories in UTF-8, at least
 BYTES_PER_ROW = 20  # of the numbers, at least
-BUILT_IN = {"stories": "short stories, built in", "numbers": "numbers and how they are read in Korean, built in"}
+BUILT_IN = {
+    "stories": message("short stories, built in"),
+    "numbers": message("numbers and how they are read in Korean, built in"),
+}
 
 
 @click.group(cls=Group, short_help="Get Korean text for training.")
@@ -34,11 +37,10 @@ def corpus_list(as_json: bool, quiet: bool) -> None:
     corpora = catalogue.entries().values()
     if as_json:
         listed = [{"name": c.name, "title": c.title, "licence": c.licence, "bytes": c.bytes} for c in corpora]
-        print_json(
-            {"corpora": [*listed, *({"name": n, "title": t, "licence": "Apache-2.0"} for n, t in BUILT_IN.items())]}
-        )
+        built_in = [{"name": name, "title": title, "licence": "Apache-2.0"} for name, title in BUILT_IN.items()]
+        print_json({"corpora": [*listed, *built_in]})
     else:
-        show_corpora(corpora)
+        show_corpora(BUILT_IN, corpora)
 
 
 @corpus.command(

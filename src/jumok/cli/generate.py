@@ -159,21 +159,8 @@ def _answer(
     answers = answer(model, [prompt], n_best=samples, max_tokens=tokens, seed=seed, **how)[0]
     seconds = time.perf_counter() - began
     if as_json:
-        written = sum(one.tokens for one in answers)
-        print_json(
-            {
-                "text": answers[0].text,
-                "prompt": prompt,
-                "samples": [
-                    {"text": a.text, "score": a.score, "tokens": a.tokens, "finish": a.finish} for a in answers
-                ],
-                "unseen_characters": unseen,
-                "tokens": written,
-                "seconds": seconds,
-                "tokens_per_second": written / seconds,
-                "seed": seed,
-            }
-        )
+        found = [{"text": a.text, "score": a.score, "tokens": a.tokens, "finish": a.finish} for a in answers]
+        print_json({**_summary(prompt, found, seconds, seed), "unseen_characters": unseen})
         return
     for one in answers:
         write(one.text if samples == 1 else f"{one.score:8.3f}  {one.text}")
@@ -199,21 +186,18 @@ def _continue(model: Any, seed: int | None, as_json: bool, quiet: bool, *, sampl
         return
     completions = complete(model, seed=seed, samples=samples, **sampling)
     seconds = time.perf_counter() - began
-    tokens = sum(c.tokens for c in completions)
     if as_json:
-        print_json(
-            {
-                "text": completions[0].text,
-                "prompt": prompt,
-                "samples": [{"text": c.text, "tokens": c.tokens, "finish": c.finish} for c in completions],
-                "tokens": tokens,
-                "seconds": seconds,
-                "tokens_per_second": tokens / seconds,
-                "seed": seed,
-            }
-        )
+        found = [{"text": c.text, "tokens": c.tokens, "finish": c.finish} for c in completions]
+        print_json(_summary(prompt, found, seconds, seed))
         return
     for number, completion in enumerate(completions, 1):
         write(f"--- {number} ---\n{prompt}{completion.text}\n")
         if completion.finish == "not finite":
             say(tr("sample {number} ends here: the model's logits are not finite.", number=number))
+
+
+def _summary(prompt: str, samples: list[dict[str, Any]], seconds: float, seed: int | None) -> dict[str, Any]:
+    """Return the object of --json for texts that were written."""
+    tokens = sum(one["tokens"] for one in samples)
+    speed = {"tokens": tokens, "seconds": seconds, "tokens_per_second": tokens / seconds}
+    return {"text": samples[0]["text"], "prompt": prompt, "samples": samples, **speed, "seed": seed}
