@@ -137,7 +137,8 @@ EXAMPLES: dict[str, ModelConfig] = {
     "GPT-NeoX, tied": variant(**{**NEOX, "tie_embeddings": True}),
     "GPT-NeoX, grouped": variant(**NEOX, n_kv_head=2),
     "GPT-NeoX, relu": variant(**{**NEOX, "activation": "relu"}),
-    "GPT-NeoX in sequence": variant(
+    "GPT-NeoX in sequence": variant(**{**NEOX, "parallel": False}),
+    "GPT-NeoX in sequence, other biases": variant(
         **{**NEOX, "parallel": False, "activation": "gelu_tanh", "rotary_dim": 8, "qkv_bias": False, "out_bias": False}
     ),
     "GPT-NeoX, classes": variant(**NEOX, labels=LABELS, pad_id=1),
