@@ -287,15 +287,6 @@ def test_a_damaged_config(content: bytes, message: str, folder: Path) -> None:
         from_hf(folder)
 
 
-@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no named pipes")
-def test_a_pipe_is_not_waited_for(folder: Path) -> None:
-    to_hf(tiny(), folder)
-    (folder / "config.json").unlink()
-    os.mkfifo(folder / "config.json")
-    with pytest.raises(RunError, match="it is no file"):
-        from_hf(folder)
-
-
 class Trap:
     """An object whose unpickling creates a file."""
 

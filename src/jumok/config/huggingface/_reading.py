@@ -53,8 +53,6 @@ def read_json(path: Path) -> dict[str, Any]:
         RunError: it is missing, damaged, or contains another type.
     """
     try:
-        if path.exists() and not path.is_file():  # a pipe, for example, which would be waited for
-            raise OSError(tr("it is no file"))
         values = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise RunError(
