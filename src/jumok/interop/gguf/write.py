@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from jumok.config import GPTConfig
 from jumok.config.huggingface import stock_class
-from jumok.errors import RunError
+from jumok.errors import JumokError, RunError
 from jumok.files import atomic_path, space
 from jumok.interop.gguf.architectures import Architecture, architecture_of, describe
 from jumok.interop.gguf.vocabulary import vocabulary_of
@@ -63,7 +63,14 @@ def write(model: Model, path: str | os.PathLike[str], kind: str, *, name: str | 
     tokenizer = require_tokenizer(model)
     assert isinstance(model.config, GPTConfig)  # `architecture_of` refuses all others
     pad = tokenizer.id_of("pad_token") if model.config.pad_id is None else model.config.pad_id
-    vocabulary = vocabulary_of(tokenizer, frame_of(model.config, tokenizer).before).of_model(model.config, pad)
+    vocabulary, before = vocabulary_of(tokenizer), frame_of(model.config, tokenizer).before
+    if len(before) > 1:
+        raise JumokError(
+            "llama.cpp puts at most one token before a text, and this model reads {count} there: {tokens}. Use `jumok "
+            "convert --to hf`.",
+            count=len(before),
+            tokens=" ".join(tokenizer.pieces(before)),
+        )
     stock = FORMATS[stock_class(model.config)]
     parameters = {name: tensor.detach().cpu().float() for name, tensor in model.state_dict().items()}
     config, parameters = stock.for_export(model.config, parameters)
@@ -80,7 +87,7 @@ def write(model: Model, path: str | os.PathLike[str], kind: str, *, name: str | 
             writer.add_file_type(file_type)
             writer.add_quantization_version(GGML_QUANT_VERSION)
             describe(writer, config)
-            vocabulary.write(writer, config.vocab_size)
+            vocabulary.write(writer, config, next(iter(before), None), pad)
             templates = [{"name": name, "template": text} for name, text in tokenizer.chat_templates.items()]
             if templates or tokenizer.kind != "other":
                 writer.add_chat_template(templates or CONTINUE)
