@@ -85,8 +85,8 @@ def streamed(tokenizer: Tokenizer, ids: list[int]) -> dict[str, Any]:
         "parts": [stream.push(token) for token in ids],
         "rest": stream.flush().rstrip("\ufffd"),
         "decoded": tokenizer.decode(ids),
-        "text": read.text,
-        "tokens": [list(vars(token).values()) for token in read.tokens],
+        "text": read["text"],
+        "tokens": [list(token.values()) for token in read["tokens"]],
     }
 
 

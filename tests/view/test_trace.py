@@ -61,7 +61,7 @@ def test_a_mask_with_the_space_before_it_is_one_token(made_by: Any) -> None:
     tokenizer = Tokenizer(pipeline)
     model = made(BERTConfig(vocab_size=tokenizer.vocab_size, **SHAPE), tokenizer)
     found = trace(model, text)
-    assert [token.id for token in found.sequences[0].pieces.tokens] == pipeline.encode(text).ids
+    assert [token["id"] for token in found.sequences[0]["tokens"]] == pipeline.encode(text).ids
 
 
 def seq2seq() -> jumok.EncoderDecoder:
@@ -76,7 +76,7 @@ def seq2seq() -> jumok.EncoderDecoder:
 
 
 def shown(found: Trace, sequence: int = 0) -> str:
-    return "".join(token.text for token in found.sequences[sequence].pieces.tokens)
+    return "".join(token["text"] for token in found.sequences[sequence]["tokens"])
 
 
 # --- a GPT ------------------------------------------------------------------------------------------------------------
@@ -93,7 +93,7 @@ def test_predictions_are_those_of_the_model(family: str) -> None:
     """What stands at place i was expected from the logits of place i - 1."""
     model = gpt(family=family)
     found = trace(model, "나는 학교에 갔다")
-    ids = [token.id for token in found.sequences[0].pieces.tokens]
+    ids = [token["id"] for token in found.sequences[0]["tokens"]]
     known = model.tokenizer.vocab_size
     chances = model(torch.tensor([ids]))[0, :, :known].softmax(-1)
     assert found.predictions is not None
@@ -120,7 +120,7 @@ def test_the_last_layer_of_the_lens_is_the_prediction() -> None:
     """And its first is the embedding read by the final norm and the output layer, with nothing in between."""
     model = gpt()
     found = trace(model, "나는 학교에")
-    ids = torch.tensor([[token.id for token in found.sequences[0].pieces.tokens]])
+    ids = torch.tensor([[token["id"] for token in found.sequences[0]["tokens"]]])
     assert found.lens is not None
     assert found.predictions is not None
     assert found.lens["names"] == ["embedding", "layer 1", "layer 2", "layer 3"]
@@ -140,7 +140,7 @@ def test_weights_are_those_of_the_model() -> None:
     found = trace(model, "나는 학교에 갔다")
     (attention,) = found.attentions
     with jumok.record(model) as recording:
-        model(torch.tensor([[token.id for token in found.sequences[0].pieces.tokens]]))
+        model(torch.tensor([[token["id"] for token in found.sequences[0]["tokens"]]]))
     for layer in range(3):
         expected = recording.attentions[layer].weights()[0].detach().numpy()
         np.testing.assert_allclose(attention.weights(layer), expected, rtol=1e-6)
@@ -153,16 +153,16 @@ def test_written_tokens_follow_the_text() -> None:
     model = gpt()
     found = trace(model, "나는", tokens=7, seed=3)
     written = generate(model, "나는", tokens=7, seed=3)[0]
-    ids = [token.id for token in found.sequences[0].pieces.tokens]
+    ids = [token["id"] for token in found.sequences[0]["tokens"]]
     assert ids[2:] == list(written.ids)
-    assert found.sequences[0].prompt == 2
+    assert found.sequences[0]["prompt"] == 2
     assert found.attentions[0].t == 9
 
 
 def test_a_text_from_nothing_begins_as_after_a_line_end() -> None:
     found = trace(gpt(), "", tokens=3, seed=0)
-    assert found.sequences[0].pieces.tokens[0].text == "⏎"
-    assert found.sequences[0].prompt == 1
+    assert found.sequences[0]["tokens"][0]["text"] == "⏎"
+    assert found.sequences[0]["prompt"] == 1
     with pytest.raises(TextError, match=r"the text has nothing .*give some words or ask for tokens"):
         trace(gpt(), "")
 
@@ -171,12 +171,12 @@ def test_of_a_long_text_the_end_is_shown() -> None:
     """And it is said; what was written is not lost to a prompt that fills the context alone."""
     found = trace(gpt(), TEXT * 3, tokens=4, seed=0)
     assert found.attentions[0].t == 24
-    assert found.sequences[0].prompt == 20
+    assert found.sequences[0]["prompt"] == 20
     assert len(found.notes) == 1
     assert f"the first {len(TEXT) * 3 + 4 - 24} are left out" in found.notes[0]["en"]
     assert f"{len(TEXT) * 3 + 4 - 24}토큰" in found.notes[0]["ko"]
     found = trace(gpt(), "나는", tokens=30, seed=0)
-    assert (found.sequences[0].prompt, found.attentions[0].t) == (0, 24)
+    assert (found.sequences[0]["prompt"], found.attentions[0].t) == (0, 24)
 
 
 def test_a_classifier_is_looked_at_as_it_reads() -> None:
@@ -199,7 +199,7 @@ def test_a_bert_reads_a_framed_text_and_fills_blanks() -> None:
     model = bert()
     found = trace(model, "나는 [MASK]에 갔다")
     assert shown(found) == "[CLS]나는␣[MASK]에␣갔다[SEP]"
-    ids = torch.tensor([[token.id for token in found.sequences[0].pieces.tokens]])
+    ids = torch.tensor([[token["id"] for token in found.sequences[0]["tokens"]]])
     chances = model.mlm_logits(model(ids))[0].softmax(-1)
     hidden = ids.clone()
     hidden[0, 1] = ids[0, 4]  # seen, it would only be copied; of seven tokens each is hidden alone
@@ -247,7 +247,7 @@ def test_an_encoder_decoder_with_a_given_answer() -> None:
         ("decoder", 1, 1, True, 3, 3, 2),
         ("cross", 1, 0, False, 3, 6, 2),
     ]
-    source, target = ([token.id for token in part.pieces.tokens] for part in found.sequences)
+    source, target = ([token["id"] for token in part["tokens"]] for part in found.sequences)
     chances = model(torch.tensor([source]), torch.tensor([target]))[0].softmax(-1)
     assert found.predictions is not None
     assert found.predictions["sequence"] == 1
@@ -257,7 +257,7 @@ def test_an_encoder_decoder_with_a_given_answer() -> None:
     assert found.predictions["after"]["top"][0][0] == int(chances[2].argmax())
     assert found.lens is not None
     assert len(found.lens["names"]) == 3
-    assert found.sequences[1].prompt == 3
+    assert found.sequences[1]["prompt"] == 3
 
 
 def test_an_encoder_decoder_writes_its_answer() -> None:
@@ -265,8 +265,8 @@ def test_an_encoder_decoder_writes_its_answer() -> None:
     found = trace(model, "나는 갔다", tokens=5)
     (written,) = answer(model, ["나는 갔다"], max_tokens=5)[0]
     ids = [i for i in written.ids if i != 2]
-    assert [token.id for token in found.sequences[1].pieces.tokens] == [1, *ids]
-    assert found.sequences[1].prompt == 1
+    assert [token["id"] for token in found.sequences[1]["tokens"]] == [1, *ids]
+    assert found.sequences[1]["prompt"] == 1
     with pytest.raises(TextError, match=r"the target has nothing .*without any the model writes one"):
         trace(model, "나는", target="")
 
@@ -274,7 +274,7 @@ def test_an_encoder_decoder_writes_its_answer() -> None:
 def test_a_source_that_is_too_long_loses_its_end() -> None:
     found = trace(seq2seq(), TEXT, target="비가")
     assert found.attentions[0].t == 24
-    assert found.sequences[0].pieces.tokens[-1].text == "[EOS]"
+    assert found.sequences[0]["tokens"][-1]["text"] == "[EOS]"
     assert "its end is left out" in found.notes[0]["en"]
 
 
@@ -282,10 +282,9 @@ def test_a_source_that_is_too_long_loses_its_end() -> None:
 
 
 def test_some_layers_and_heads() -> None:
-    found = trace(gpt(), "나는 학교에", layers=[1, 2], heads=[1], lens=False, top=2)
+    found = trace(gpt(), "나는 학교에", layers=[1, 2], heads=[1], top=2)
     (attention,) = found.attentions
     assert (attention.layers, attention.heads, attention.weights(2).shape) == ((1, 2), (1,), (1, 6, 6))
-    assert found.lens is None
     assert found.predictions is not None
     assert found.predictions["tokens"][1] is not None
     assert len(found.predictions["tokens"][1]["top"]) == 2

@@ -93,7 +93,7 @@ def view(run: Path, text: str | None, device: str, as_json: bool, quiet: bool, *
     attention_of(seen, **where)  # raises if there is no such block, layer or head
     for note in seen.notes:
         say(note[users_language()], quiet=quiet)
-    done: dict[str, Any] = {"tokens": [len(one.pieces.tokens) for one in seen.sequences]}
+    done: dict[str, Any] = {"tokens": [len(one["tokens"]) for one in seen.sequences]}
     probes = None
     if flags["probe"]:
         probes, figures = _probe(model, seen, shown=not as_json)

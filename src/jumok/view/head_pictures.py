@@ -129,7 +129,7 @@ def _paint(axes: Axes, weights: np.ndarray[Any, Any], causal: bool, aspect: str 
 
 
 def _labels(trace: Trace, sequence: int) -> list[str]:
-    return [shortened(piece.text, LONGEST_LABEL) for piece in trace.sequences[sequence].pieces.tokens]
+    return [shortened(token["text"], LONGEST_LABEL) for token in trace.sequences[sequence]["tokens"]]
 
 
 def _label(axes: Axes, rows: Sequence[str], columns: Sequence[str], cell: float) -> None:

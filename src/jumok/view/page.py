@@ -149,7 +149,7 @@ def page_of(
         "heads": None if head is None else [head],
         "language": language,
     }
-    text = shortened(" ".join(trace.sequences[0].pieces.text.split()), LONGEST_TITLE)
+    text = shortened(" ".join(trace.sequences[0]["text"].split()), LONGEST_TITLE)
     return Page(
         found,
         title=f"{trace.model['name']} · {text}",

@@ -35,20 +35,13 @@ def probe_trace(model: Model, trace: Trace) -> Probes:
         ViewError: the model predicts no tokens. TextError: there is only one token.
     """
     require_language_head(model)
-    return Probes(ranking=ranking(model, passage_of(model, trace)), repetition=_repetition(model))
-
-
-def passage_of(model: Model, trace: Trace) -> Passage:
-    """Return the tokens of a trace, as the model that it was made of predicts them.
-
-    Raises:
-        As `Passage` does.
-    """
-    ids = [[token.id for token in one.pieces.tokens] for one in trace.sequences]
+    ids = [[token["id"] for token in one["tokens"]] for one in trace.sequences]
     if isinstance(model, EncoderDecoder):
         assert model.config.eos_id is not None  # the trace required it
-        return Passage(model, [*ids[1][1:], model.config.eos_id], ids[0])
-    return Passage(model, ids[0])
+        passage = Passage(model, [*ids[1][1:], model.config.eos_id], ids[0])
+    else:
+        passage = Passage(model, ids[0])
+    return Probes(ranking=ranking(model, passage), repetition=_repetition(model))
 
 
 def _repetition(model: Model) -> Repetition | None:

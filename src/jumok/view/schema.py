@@ -17,7 +17,7 @@ from jumok.errors import ConfigError
 from jumok.messages import in_each_language
 from jumok.version import __version__
 from jumok.view.predictions import short
-from jumok.view.trace import TokenSequence, Trace
+from jumok.view.trace import Trace
 from jumok.view.traced_attention import Attention, head_statistics
 from jumok.view.weight_encoding import FINEST, Floats, decode_weights, encode_exactly, encode_vectors, encode_weights
 
@@ -53,7 +53,7 @@ def to_json(
         "version": VERSION,
         "generator": f"jumok {__version__}",
         "model": dict(trace.model),
-        "sequences": [_sequence(one) for one in trace.sequences],
+        "sequences": trace.sequences,
         "attentions": [_attention(one, exact=exact) for one in trace.attentions],
         "neurons": None,
         "predictions": trace.predictions,
@@ -217,13 +217,3 @@ def _neurons(one: Attention, layer: int, bits: int) -> dict[str, Any]:
         scales, coded = zip(*(encode_vectors(head, bits=bits) for head in vectors), strict=True)
         found |= {f"{name}_scale": list(scales), name: list(coded)}
     return found
-
-
-def _sequence(one: TokenSequence) -> dict[str, Any]:
-    pieces = one.pieces
-    return {
-        "name": one.name,
-        "prompt": one.prompt,
-        "tokens": [vars(token) for token in pieces.tokens],
-        "text": pieces.text,
-    }

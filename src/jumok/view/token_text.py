@@ -10,8 +10,8 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import groupby
+from typing import Any
 
 from jumok.text.boundaries import starts_anew
 from jumok.text.hangul import LEADS, TAILS, VOWELS, is_syllable, nfc
@@ -36,35 +36,6 @@ OLD_SYLLABLES = re.compile(
 )
 
 
-@dataclass(frozen=True, kw_only=True)
-class Piece:
-    """One token.
-
-    Fields:
-        id: of the vocabulary. text: what to show. piece: as the tokenizer names it.
-        start, stop: the characters of the text that it is a part of; equal where there are none.
-        special: whether it is a mark like [CLS], which is no text.
-    """
-
-    id: int
-    text: str
-    piece: str
-    start: int
-    stop: int
-    special: bool
-
-
-@dataclass(frozen=True, kw_only=True)
-class Pieces:
-    """The tokens of a text.
-
-    text: what they spell, without special tokens; bytes that are no character are U+FFFD.
-    """
-
-    text: str
-    tokens: tuple[Piece, ...]
-
-
 class TokenNames:
     """Names the tokens of one tokenizer, and places them in the text that their ids spell."""
 
@@ -84,8 +55,8 @@ class TokenNames:
             self._names[token_id] = self._name(token_id)
         return self._names[token_id]
 
-    def read(self, ids: Sequence[int]) -> Pieces:
-        """Return the tokens of a text, from their ids.
+    def read(self, ids: Sequence[int]) -> dict[str, Any]:
+        """Return what ids spell, and their tokens: "text" and "tokens" of the sequences in docs/viewer.md.
 
         Raises:
             TokenizerError: the tokenizer has no such id.
@@ -101,18 +72,18 @@ class TokenNames:
                 found, places = self._spelled(part)
                 spans += [(len(text) + start, len(text) + stop) for start, stop in places]
                 text += found
-        tokens = tuple(
-            Piece(
-                id=token_id,
-                text=self.name(token_id),
-                piece=names[i],
-                start=spans[i][0],
-                stop=spans[i][1],
-                special=token_id in self._special,
-            )
-            for i, token_id in enumerate(ids)
-        )
-        return Pieces(text=text, tokens=tokens)
+        tokens = [
+            {
+                "id": token_id,
+                "text": self.name(token_id),
+                "piece": piece,
+                "start": start,
+                "stop": stop,
+                "special": token_id in self._special,
+            }
+            for token_id, piece, (start, stop) in zip(ids, names, spans, strict=True)
+        ]
+        return {"text": text, "tokens": tokens}
 
     def _name(self, token_id: int) -> str:
         if token_id in self._special:

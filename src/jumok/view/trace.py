@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import torch
 
@@ -26,17 +26,8 @@ from jumok.models.gpt import GPT
 from jumok.models.modes import eval_mode
 from jumok.view.model_input import ModelInput, Note, model_input
 from jumok.view.predictions import lens_of, predict_places, require_finite_stream, stages_of
-from jumok.view.token_text import Pieces, TokenNames
+from jumok.view.token_text import TokenNames
 from jumok.view.traced_attention import Attention, attentions_of
-
-
-@dataclass(frozen=True)
-class TokenSequence:
-    """A row of tokens. prompt: how many of them were given; the model generated the others."""
-
-    name: Literal["text", "source", "target"]
-    prompt: int
-    pieces: Pieces
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,11 +35,11 @@ class Trace:
     """What a model computes on a text.
 
     Fields:
-        model, predictions, lens: the objects of docs/viewer.md; None where the model predicts nothing.
+        model, sequences, predictions, lens: as in docs/viewer.md; None where the model predicts nothing.
     """
 
     model: dict[str, Any]
-    sequences: tuple[TokenSequence, ...]
+    sequences: list[dict[str, Any]]
     attentions: tuple[Attention, ...]
     predictions: dict[str, Any] | None
     lens: dict[str, Any] | None
@@ -67,7 +58,6 @@ def trace(
     layers: Sequence[int] | None = None,
     heads: Sequence[int] | None = None,
     top: int = 10,
-    lens: bool = True,
     name: str | None = None,
 ) -> Trace:
     """Run a model on a text, and record what it computes.
@@ -82,7 +72,7 @@ def trace(
         target: the answer of an encoder–decoder. tokens: how many to generate; 0: none, or as many as an answer has.
         sampling, seed: of what a GPT generates; see `jumok.generate`.
         layers, heads: which to record, from 0; None: all.
-        top: how many likely tokens to keep for each place. lens: compute the logit lens.
+        top: how many likely tokens to keep for each place.
         name: of the model, for the page.
 
     Raises:
@@ -102,10 +92,10 @@ def trace(
             given.run()
         attentions = tuple(attentions_of(recording, len(given.parts)))
         require_finite_stream(recording)
-        predictions, logit_lens = _predictions(model, recording, given, names, top, lens)
+        predictions, logit_lens = _predictions(model, recording, given, names, top)
     return Trace(
         model={"name": _whole(name or type(model).__name__), **model_facts(model)},
-        sequences=tuple(TokenSequence(one.name, one.prompt, names.read(one.ids)) for one in given.parts),
+        sequences=[{"name": one.name, "prompt": one.prompt, **names.read(one.ids)} for one in given.parts],
         attentions=attentions,
         predictions=predictions,
         lens=logit_lens,
@@ -129,7 +119,7 @@ def _require_weights(model: Model, given: ModelInput, heads: Sequence[int] | Non
 
 
 def _predictions(
-    model: Model, recording: Recording, given: ModelInput, names: TokenNames, top: int, lens: bool
+    model: Model, recording: Recording, given: ModelInput, names: TokenNames, top: int
 ) -> tuple[dict[str, Any] | None, dict[str, Any] | None]:
     """Return the predictions and the logit lens of an input, where the model predicts tokens."""
     places = given.predicted
@@ -137,7 +127,7 @@ def _predictions(
         return None, None
     length, stages = len(given.parts[-1].ids), stages_of(model, recording, places)
     predictions = predict_places(places, stages[-1], length, top, names)
-    return predictions, lens_of(places, stages, length, names) if lens else None
+    return predictions, lens_of(places, stages, length, names)
 
 
 def model_facts(model: Model) -> dict[str, Any]:
