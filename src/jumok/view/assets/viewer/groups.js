@@ -22,19 +22,14 @@ const OLD_TAIL = /^[\u11c3-\u11ff\ud7cb-\ud7fb]/u;
  */
 export function groupTokens(text, tokens, kind) {
   const characters = [...text];
-  // What stands behind a special token is not joined to what stands before it.
-  const fresh = new Set(tokens.filter(({ special }) => special).map(({ start }) => start));
-  const units = kind === "word" ? wordsOf(characters, fresh) : charactersOf(characters, fresh);
+  const units = kind === "word" ? wordsOf(characters) : charactersOf(characters);
   const numbers = grouped(tokens, units);
   if (numbers.every((number, i) => number === i)) return null;
   return { numbers, texts: groupTexts(tokens, numbers, characters, kind === "word") };
 }
 
-/**
- * The number of the character, with its marks, that each code point is a part of.
- * @param {string[]} text @param {Set<number>} fresh
- */
-function charactersOf(text, fresh) {
+/** The number of the character, with its marks, that each code point is a part of. @param {string[]} text */
+function charactersOf(text) {
   /** @type {number[]} */
   const numbers = [];
   let syllable = false; // an old one, which Unicode has no single character for
@@ -43,7 +38,7 @@ function charactersOf(text, fresh) {
     const behind = i > 0 && isSyllable(text[i - 1]);
     const old = syllable ? isJamo(character) && !leads : behind && OLD_TAIL.test(character);
     const joined = MARK.test(character) || old || character === JOINER || text[i - 1] === JOINER;
-    const joins = i > 0 && !fresh.has(i) && joined;
+    const joins = i > 0 && joined;
     numbers.push((i ? numbers[i - 1] : -1) + (joins ? 0 : 1));
     syllable = leads || (joins && syllable);
   });
@@ -52,15 +47,15 @@ function charactersOf(text, fresh) {
 
 /**
  * The number of the word that each code point is a part of; line ends stand alone, blanks with what follows.
- * @param {string[]} text @param {Set<number>} fresh
+ * @param {string[]} text
  */
-function wordsOf(text, fresh) {
+function wordsOf(text) {
   /** @type {number[]} */
   const numbers = [];
   let before = "";
   text.forEach((character, i) => {
     const kind = LINE_ENDS.includes(character) ? "line end" : isBlank(character) ? "blank" : "word";
-    const anew = fresh.has(i) || (kind !== before && !(kind === "word" && before === "blank"));
+    const anew = kind !== before && !(kind === "word" && before === "blank");
     numbers.push((i ? numbers[i - 1] : -1) + (anew ? 1 : 0));
     before = kind;
   });
