@@ -170,7 +170,7 @@ def test_wrong_use_of_train(jumok: Jumok, text: Path, arguments: list[str], mess
 def test_a_tokenizer_that_is_not_there(jumok: Jumok, text: Path) -> None:
     end = jumok("train", text, "--out", "run", "--tokenizer", "missing.json")
     assert (end.code, Path("run").exists()) == (1, False)
-    assert "there is no tokenizer at missing.json" in end.err
+    assert "cannot read the tokenizer missing.json: No such file" in end.err
     end = jumok("train", text, "--out", "run", "--tokenizer", text)
     assert (end.code, Path("run").exists()) == (1, False)
     assert "not a complete tokenizer.json" in end.err

@@ -268,17 +268,6 @@ def test_columns_and_parts_of_a_table() -> None:
         assert first.empty_cells + second.empty_cells == 1
 
 
-def lines_of(path: Path) -> list[tuple[str, ...]]:
-    lines = unicodedata.normalize("NFC", path.read_text(encoding="utf-8")).split("\n")
-    return [tuple(line.split("\t")) for line in lines[1:] if line]
-
-
-@pytest.mark.slow
-def test_reviews_are_read_row_by_row(reviews: Path) -> None:
-    """They are unquoted, although some begin with a quotation mark: each line is a row."""
-    assert text.read_table(reviews, ["document", "label"]).rows == lines_of(reviews)
-
-
 def test_a_table_that_is_given_twice_is_counted_once(tmp_path: Path) -> None:
     """Each row of a copy was both trained on and held out."""
     rows = [("안녕", "1"), ("잘 가", "0")]

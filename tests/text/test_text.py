@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 
 from jumok import text
 from jumok.errors import TextError
-from jumok.text import _text
+from jumok.text import _inputs, _text
 from jumok.text.boundaries import starts_anew
 
 POEM = "나 보기가 역겨워\n가실 때에는\n말없이 고이 보내 드리우리다.\n\n영변에 약산\n진달래꽃 (1925)\n"
@@ -87,14 +87,6 @@ def test_a_character_cut_by_a_block_is_not_an_error(
     monkeypatch.setattr("jumok.text._decoding._BLOCK", block)
     for form, data in FORMS.items():
         assert one(write(tmp_path, "poem.txt", data))[0] == POEM, form
-
-
-@pytest.mark.parametrize("codec", ["utf-8", "utf-16", "utf-16-le", "utf-16-be", "cp949"])
-def test_prose_survives_every_encoding(prose: str, tmp_path: Path, codec: str) -> None:
-    kept = prose.encode(codec, "ignore").decode(codec)
-    found, source = one(write(tmp_path, "novels.txt", kept.encode(codec)))
-    assert found == unicodedata.normalize("NFC", kept)
-    assert source.encoding.startswith(codec.upper().replace("-LE", "LE").replace("-BE", "BE"))
 
 
 def test_describe_says_what_was_found(tmp_path: Path) -> None:
@@ -405,11 +397,14 @@ def test_jsonl_gives_its_text_column(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("in_memory", [1, 64 << 20])
-def test_chunks_and_slices_behave_like_a_string(tmp_path: Path, in_memory: int) -> None:
+def test_chunks_and_slices_behave_like_a_string(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, in_memory: int
+) -> None:
+    monkeypatch.setattr(_inputs, "IN_MEMORY", in_memory)
     letters = random.Random(3)
     string = "".join(letters.choice("가a😀漢\n 각é") for _ in range(3 * _text._STRIDE + 17))
     path = write(tmp_path, "a.txt", string)
-    with text.read(path, in_memory=in_memory, spool_dir=tmp_path) as found:
+    with text.read(path) as found:
         for start, stop in ((0, None), (4095, 4097), (9, 5), (-20, -3), (0, 10**9), (12305, None)):
             assert found.read(start, stop) == string[start:stop]
             for size in (1000, 4096, 1 << 20):
@@ -431,8 +426,10 @@ def test_a_large_text_lives_on_disk_and_leaves_nothing_behind(tmp_path: Path, mo
         return made[-1]
 
     monkeypatch.setattr(tempfile, "TemporaryFile", recorded)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(_inputs, "IN_MEMORY", 10_000)
     path = write(tmp_path, "a.txt", POEM * 1000)
-    found = text.read(path, in_memory=10_000, spool_dir=tmp_path)
+    found = text.read(path)
     assert len(made) == 1
     assert found.read() == POEM * 1000
     del found
@@ -481,18 +478,6 @@ def test_a_text_that_is_given_twice_is_counted_once(tmp_path: Path) -> None:
         assert f"{first} was given more than once and is counted once." in found.describe()
         assert f"{tmp_path / 'link.txt'} has the same content as {first} and is not counted again." in found.describe()
         assert "Copies that are not counted again: 1 more." in found.describe()
-
-
-def test_a_large_copy_leaves_nothing_behind(tmp_path: Path) -> None:
-    """A copy is removed from the text, its index, its checksum, and the temporary file."""
-    long, other = "가나다라마바사아자차카타파하\n" * 2_000, "끝.\n"
-    paths = [write(tmp_path, "a.txt", long), write(tmp_path, "b.txt", long), write(tmp_path, "c.txt", other)]
-    for in_memory in (1, 64 << 20):
-        with text.read(paths, in_memory=in_memory) as found:
-            assert found.read() == f"{long}\n{other}"
-            assert found.chars == len(long) + 1 + len(other)
-            assert found.sha256 == hashlib.sha256(f"{long}\n{other}".encode()).hexdigest()
-            assert found.utf8_bytes == len(f"{long}\n{other}".encode())
 
 
 def test_standard_input_is_read_once(tmp_path: Path) -> None:

@@ -35,6 +35,9 @@ TABLES = {suffix: format for suffix, format in FORMATS.items() if format != "tex
 """The suffixes of files that have rows and columns."""
 
 
+IN_MEMORY = 64 << 20  # bytes of a stream, or of a text in UTF-8, to hold in memory
+
+
 class Input(NamedTuple):
     """One file to read, or standard input."""
 
@@ -110,7 +113,7 @@ def _same_name_in_another_form(path: Path) -> Path:
     raise TextError("{path} does not exist{hint}", path=path, hint=did_you_mean(wanted, siblings, clause=True))
 
 
-def open_input(file: Input, spool_dir: Path | None = None, in_memory: int = 64 << 20) -> IO[bytes]:
+def open_input(file: Input) -> IO[bytes]:
     """Open an input as a seekable file; standard input and pipes are copied to a temporary file.
 
     Raises:
@@ -118,7 +121,7 @@ def open_input(file: Input, spool_dir: Path | None = None, in_memory: int = 64 <
     """
     try:
         if file.path == "-":
-            return _copy(sys.stdin.buffer, spool_dir, in_memory)
+            return _copy(sys.stdin.buffer)
         kind = os.stat(file.path).st_mode
         if stat.S_ISCHR(kind) or stat.S_ISBLK(kind):
             raise TextError("{name} is a device, which may never end; give a file, or - to read stdin", name=file.name)
@@ -128,23 +131,23 @@ def open_input(file: Input, spool_dir: Path | None = None, in_memory: int = 64 <
     if stream.seekable():
         return stream
     with stream:
-        return _copy(stream, spool_dir, in_memory)
+        return _copy(stream)
 
 
-def _copy(stream: IO[bytes], spool_dir: Path | None, in_memory: int) -> IO[bytes]:
-    copy = spool(spool_dir, in_memory)
+def _copy(stream: IO[bytes]) -> IO[bytes]:
+    copy = spool()
     try:
         shutil.copyfileobj(stream, copy)
     except OSError as error:
         copy.close()
-        raise no_room(spool_dir, error) from error
+        raise no_room(error) from error
     return copy
 
 
-def spool(spool_dir: Path | None, in_memory: int) -> IO[bytes]:
-    """Return a temporary file: in memory up to `in_memory` bytes, then on disk in `spool_dir`."""
+def spool() -> IO[bytes]:
+    """Return a temporary file: in memory up to `IN_MEMORY` bytes, then on disk."""
     # The file on disk is unnamed, so that a killed process leaves none behind.
-    return tempfile.SpooledTemporaryFile(max_size=max(in_memory, 1), dir=None if spool_dir is None else str(spool_dir))
+    return tempfile.SpooledTemporaryFile(max_size=IN_MEMORY)
 
 
 def unreadable(name: str, error: OSError) -> TextError:
@@ -152,11 +155,11 @@ def unreadable(name: str, error: OSError) -> TextError:
     return TextError("{name} cannot be read: {reason}", name=name, reason=error.strerror)
 
 
-def no_room(spool_dir: Path | None, error: OSError) -> TextError:
+def no_room(error: OSError) -> TextError:
     """Return the error for a temporary file that cannot be written."""
     return TextError(
         "the temporary copy of the text cannot be written to {folder}: {reason}; free some space "
         "there, or point TMPDIR to a folder with room",
-        folder=spool_dir or tempfile.gettempdir(),
+        folder=tempfile.gettempdir(),
         reason=error.strerror,
     )

@@ -44,7 +44,6 @@ class Inputs:
         encoding: of all inputs; None: it is detected.
         tables_only: search folders for tables only.
         table: whether standard input that is no JSON is a table.
-        spool_dir: folder of temporary files. in_memory: most bytes of a stream to hold in memory.
 
     Attributes:
         first: the first path.
@@ -61,8 +60,6 @@ class Inputs:
         *,
         tables_only: bool = False,
         table: bool = False,
-        spool_dir: Path | None = None,
-        in_memory: int = 64 << 20,
     ) -> None:
         names = [str(path) for path in ([paths] if isinstance(paths, str | Path) else paths)]
         if names.count("-") > 1:
@@ -70,7 +67,7 @@ class Inputs:
         self._codec = None if encoding is None else known_codec(encoding)
         self.first = names[0] if names else ""
         self._files = [found for name in names for found in find(name, tables_only=tables_only)]
-        self._table, self._spool_dir, self._in_memory = table, spool_dir, in_memory
+        self._table = table
         self.copies: dict[str, list[str]] = {}
 
     def __len__(self) -> int:
@@ -78,7 +75,7 @@ class Inputs:
 
     def __iter__(self) -> Iterator[Reading | Columnar]:
         for file in self._files:
-            with open_input(file, self._spool_dir, self._in_memory) as data:
+            with open_input(file) as data:
                 try:
                     sha256 = hashlib.file_digest(data, "sha256").hexdigest()  # type: ignore[arg-type]
                     size = data.seek(0, os.SEEK_END)

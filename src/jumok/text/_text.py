@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-import sys
 import threading
 import unicodedata
 import weakref
@@ -91,8 +90,6 @@ def read(
     *,
     encoding: str | None = None,
     column: str | None = None,
-    spool_dir: Path | None = None,
-    in_memory: int = 64 << 20,
 ) -> Text:
     """Read files, folders and standard input ("-") as one text.
 
@@ -110,17 +107,15 @@ def read(
     Args:
         encoding: overrides the detection for all inputs. Decoding is strict; NUL bytes are allowed.
         column: column to read from tables; None: "text".
-        spool_dir: folder of the temporary file; None: that of the system.
-        in_memory: most bytes of UTF-8 to hold in memory; a longer text is written to the temporary file.
 
     Raises:
         TextError: an input cannot be read; the message names the file and the byte or line.
     """
-    inputs = Inputs(paths, encoding, table=column is not None, spool_dir=spool_dir, in_memory=in_memory)
+    inputs = Inputs(paths, encoding, table=column is not None)
     if not len(inputs):
         raise TextError("no text was given; name at least one file or folder, or - for standard input")
     with ExitStack() as at_error:
-        writer = _TextWriter(at_error.enter_context(spool(spool_dir, in_memory)), spool_dir)
+        writer = _TextWriter(at_error.enter_context(spool()))
         for found in inputs:
             if found.format == "text" and isinstance(found, Reading):
                 writer.add(found, found.pieces())
@@ -153,7 +148,7 @@ def from_string(s: str, name: str = "<string>") -> Text:
         raise TextError("{name} is empty; jumok needs text to work with", name=name)
     facts = {"name": name, "bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
     found = Reading(Input(name, name, "text", named=True), io.BytesIO(data), Encoding("utf-8"), facts)
-    writer = _TextWriter(spool(None, sys.maxsize), None)
+    writer = _TextWriter(io.BytesIO())
     writer.add(found, found.pieces())
     return writer.finish(writer.sources)
 
@@ -177,9 +172,9 @@ def _column(table: Reading | Columnar, column: str) -> Iterator[str]:
 class _TextWriter:
     """Collects the pieces of all sources: the text, its index and its checksum."""
 
-    def __init__(self, file: IO[bytes], spool_dir: Path | None) -> None:
+    def __init__(self, file: IO[bytes]) -> None:
         self.sources: list[Source] = []
-        self._file, self._dir = file, spool_dir
+        self._file = file
         self._index = array("Q", [0])
         self._sha256 = hashlib.sha256()
         self._rest = ""  # fewer characters than a stride
@@ -233,4 +228,4 @@ class _TextWriter:
         try:
             self._file.write(data)
         except OSError as error:
-            raise no_room(self._dir, error) from error
+            raise no_room(error) from error

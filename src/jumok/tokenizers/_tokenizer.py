@@ -126,15 +126,12 @@ class Tokenizer:
         """
         try:
             content = Path(path).read_text(encoding="utf-8")
-        except FileNotFoundError:
-            raise TokenizerError(
-                "there is no tokenizer at {path}; give the path of a tokenizer.json, or train one with "
-                "jumok.train_tokenizer",
-                path=path,
-            ) from None
         except (OSError, UnicodeDecodeError) as error:
             raise TokenizerError(
-                "cannot read the tokenizer {path}: {error}; give the path of a tokenizer.json", path=path, error=error
+                "cannot read the tokenizer {path}: {error}; give the path of a tokenizer.json, or train one with "
+                "jumok.train_tokenizer",
+                path=path,
+                error=getattr(error, "strerror", None) or error,
             ) from error
         try:
             return cls.from_json(content)
