@@ -117,10 +117,6 @@ class KVCache:
         for layer in self.layers:
             layer.length, layer.write_positions = longest, write_positions
 
-    def clear(self) -> None:
-        """Remove all positions; the memory stays allocated."""
-        self.begin_at([0], 0)
-
     def select(self, rows: Tensor) -> None:
         """Keep only these rows of the batch, (N,), in this order; a row can occur several times."""
         for layer in self.layers:
@@ -206,8 +202,8 @@ class RaggedCache:
 class EncoderDecoderCache:
     """The caches of a decoder: keys and values of the target, and of the encoded source.
 
-    Cross-attention computes those of the source in the first step. For another source, call `clear` or create a new
-    cache. The arguments are those of `KVCache`.
+    Cross-attention computes those of the source in the first step; another source needs a new cache. The arguments are
+    those of `KVCache`.
     """
 
     def __init__(self, n_layer: int, capacity: int, empty: Tensor) -> None:
@@ -217,8 +213,3 @@ class EncoderDecoderCache:
     def length(self) -> int:
         """Number of positions of the target in use."""
         return self.target.length
-
-    def clear(self) -> None:
-        """Remove all positions; the memory stays allocated."""
-        self.target.clear()
-        self.source.clear()
