@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +23,7 @@ from jumok.interop.huggingface.tensors import to_theirs
 from jumok.models import Model
 from jumok.models.checks import require_tokenizer
 from jumok.models.special_ids import frame_of
+from jumok.version import __version__
 
 TYPES = {
     "f32": (LlamaFileType.ALL_F32, GGMLQuantizationType.F32),
@@ -79,7 +79,7 @@ def write(model: Model, path: str | os.PathLike[str], kind: str, *, name: str | 
     try:
         with atomic_path(target) as temporary:
             writer = GGUFWriter(temporary, architecture.name)
-            writer.add_string(MARK, version("jumok"))
+            writer.add_string(MARK, __version__)
             writer.add_type("model")
             writer.add_name((name or target.stem).encode(errors="replace").decode())
             if licence is not None:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +39,7 @@ from jumok.interop.huggingface.tensors import Format, Tensors, fill, to_theirs
 from jumok.interop.huggingface.tokenizer import read_tokenizer, tokenizer_config, tokenizer_json
 from jumok.models import Model, build_blank, require_stored
 from jumok.models.special_ids import frame_of_file
+from jumok.version import __version__
 
 FORMATS: dict[str, Format[Any]] = {
     **{
@@ -76,7 +76,7 @@ def to_hf(model: Model, folder: str | os.PathLike[str], *, card: Card | None = N
     parameters = {name: tensor.detach().cpu() for name, tensor in model.state_dict().items()}
     config, parameters = stock.for_export(model.config, parameters)
     dtype = str(model.token_embedding.weight.dtype).removeprefix("torch.")
-    documents = {"config.json": {**their_config(config), "dtype": dtype, MARK: version("jumok")}}
+    documents = {"config.json": {**their_config(config), "dtype": dtype, MARK: __version__}}
     generation = their_generation_config(config)
     if generation is not None:
         documents["generation_config.json"] = generation

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from importlib.metadata import version
 from pathlib import Path
 
 from jumok.config.features import ONNX, kind_of, require
@@ -15,6 +14,7 @@ from jumok.interop.onnx.models import bert, language_model, text_classifier
 from jumok.models import Model
 from jumok.models.bert import BERT
 from jumok.models.gpt import GPT
+from jumok.version import __version__
 
 FLOAT32 = 4  # bytes
 LARGEST = 2_000_000_000  # bytes; protobuf allows 2 GiB for one message
@@ -32,7 +32,7 @@ def write(model: Model, target: Path, tokenizer_path: Path) -> tuple[Path, ...]:
     try:
         graph = Graph(model)
         _add(graph, model)
-        write_atomic(target, graph.finished(version("jumok"), _facts(model)).SerializeToString())
+        write_atomic(target, graph.finished(__version__, _facts(model)).SerializeToString())
         if model.tokenizer is None:
             return (target,)
         write_atomic(tokenizer_path, tokenizer_json(model.tokenizer, model.config))
@@ -54,5 +54,5 @@ def _add(graph: Graph, model: Model) -> None:
 def _facts(model: Model) -> dict[str, str]:
     config = model.config
     labels = list(getattr(config, "labels", ()))
-    facts = {"jumok_version": version("jumok"), "kind": kind_of(config), "context_length": str(config.context_length)}
+    facts = {"jumok_version": __version__, "kind": kind_of(config), "context_length": str(config.context_length)}
     return facts | ({"labels": json.dumps(labels, ensure_ascii=False)} if labels else {})
