@@ -314,6 +314,19 @@ def test_a_launch_that_is_refused(
     assert said in end.err
 
 
+@pytest.mark.parametrize("launched", [None, "2"])
+def test_more_processes_than_gpus(jumok: Jumok, monkeypatch: pytest.MonkeyPatch, launched: str | None) -> None:
+    """Rank 1 asked for a second GPU, by a name that nobody had given, and rank 0 waited for it."""
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    if launched is not None:
+        monkeypatch.setenv("WORLD_SIZE", launched)
+        monkeypatch.setenv("LOCAL_WORLD_SIZE", launched)
+    end = jumok("train", *([] if launched else ["--processes", 2]))
+    assert end.code == 2
+    assert "2 processes were started on a computer with 1 GPU(s), and each needs one of its own" in end.err
+
+
 @pytest.mark.parametrize(("first", "second"), [("SIGINT", "SIGINT"), ("SIGINT", "SIGTERM"), ("SIGTERM", "SIGTERM")])
 def test_a_second_signal(first: str, second: str) -> None:
     """Ctrl-C again ends at once; torchrun sends SIGTERM for it. A second SIGTERM is only a reminder."""

@@ -81,8 +81,9 @@ def is_restarted(out: Path | None) -> bool:
 # --- the launch -------------------------------------------------------------------------------------------------------
 
 
-def launch(processes: int) -> int:
+def launch(processes: int, device: str) -> int:
     """Run this command line in so many processes, and return their exit code."""
+    require_gpus(processes, device)
     from torch.distributed.elastic.multiprocessing.api import SignalException
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
     from torch.distributed.run import parse_args, run
@@ -103,6 +104,20 @@ def launch(processes: int) -> int:
     except SignalException:
         return INTERRUPTED
     return 0
+
+
+def require_gpus(processes: int, device: str) -> None:
+    """Raise ConfigError if so many processes of this computer would share its GPUs: NCCL takes one process for each."""
+    import torch
+
+    found = torch.cuda.device_count()
+    if device in ("auto", "cuda") and torch.cuda.is_available() and processes > found:
+        raise ConfigError(
+            "{processes} processes were started on a computer with {found} GPU(s), and each needs one of its own. "
+            "Start fewer processes, or train on the processor with {--device cpu}.",
+            processes=processes,
+            found=found,
+        )
 
 
 # --- in each process --------------------------------------------------------------------------------------------------
@@ -127,6 +142,7 @@ def group_of(device: str) -> Iterator[tuple[ProcessGroup, str]]:
             "{--device {device}} cannot be shared by several processes; choose from auto, cpu, cuda.", device=device
         )
     if device != "cpu" and torch.cuda.is_available():
+        require_gpus(int(os.environ.get("LOCAL_WORLD_SIZE", "1")), device)
         device = f"cuda:{os.environ.get('LOCAL_RANK', '0')}"
         torch.cuda.set_device(choose_device(device))  # where NCCL puts what has no device of its own
     elif device == "auto":

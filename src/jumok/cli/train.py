@@ -127,7 +127,7 @@ def train(
     """
     began = time.monotonic()
     if processes is not None and not in_launch(processes):
-        raise click.exceptions.Exit(launch(processes))
+        raise click.exceptions.Exit(launch(processes, device))
     if rank_of_launch() > 0:
         let_waiting_threads_sleep()
         raise click.exceptions.Exit(train_as_another_rank(device))
