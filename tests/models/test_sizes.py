@@ -95,6 +95,17 @@ def test_free_memory() -> None:
     assert 1e6 < free < 1e18
 
 
+def test_memory_of_a_gpu_that_pytorch_has_taken_and_does_not_use_is_free(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A sample during a training would be refused: nearly all memory is in PyTorch's cache then."""
+    for name, found in {
+        "mem_get_info": (1 * GB, 80 * GB),
+        "memory_reserved": 70 * GB,
+        "memory_allocated": 9 * GB,
+    }.items():
+        monkeypatch.setattr(torch.cuda, name, lambda _, found=found: found)
+    assert free_memory("cuda") == 62 * GB
+
+
 def test_a_container_limits_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(memory, "_free_of_groups", lambda: iter([1 << 50, 7 * GB]))
     monkeypatch.setattr(memory, "_free_of_system", lambda: 64 * GB)

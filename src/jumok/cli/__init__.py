@@ -113,7 +113,7 @@ def _run() -> int:
         code = 1
     except (RuntimeError, MemoryError, ImportError, OSError) as error:
         if is_out_of_memory(error):
-            failure = _out_of_memory()
+            failure = _out_of_memory(error)
         elif isinstance(error, OSError):
             failure = f"{error.strerror or error}{f': {error.filename}' if error.filename else ''}."
         else:
@@ -129,14 +129,14 @@ def _run() -> int:
     return code if isinstance(code, int) else 0
 
 
-def _out_of_memory() -> str:
+def _out_of_memory(error: Exception) -> str:
     """Return the message for memory that ran out in spite of all checks: during which verb, and what to reduce."""
     verb = next((word for word in sys.argv[1:] if word in app.commands), "")
     if verb == "train":
         remedy = tr("Use a smaller {--batch-size}, {--context-length} or {--size}, or {--recompute}.")
     else:
         remedy = tr("Use a smaller model or text, or a computer with more memory.")
-    free = free_memory()
+    free = free_memory("cuda" if "CUDA" in str(error) else "cpu")
     numbers = "" if free is None else f" ({tr('{bytes} are free', bytes=bytes_of(free))})"
     command = f"jumok {verb}".strip()
     return tr("memory ran out during `{command}`{numbers}. {remedy}", command=command, numbers=numbers, remedy=remedy)
