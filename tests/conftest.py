@@ -19,6 +19,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+# Tests compute on the processor: with a GPU, torch has threads that no forked process may have. `make gpu` shows one.
+os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")
+
 import pytest
 import torch
 from matplotlib.figure import Figure
