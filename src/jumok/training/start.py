@@ -99,8 +99,9 @@ def start(
         tokenizer = require_tokenizer(other)
     elif not isinstance(tokenizer, Tokenizer):
         report(tr("making a tokenizer"))
-        usual = task_type.default_tokenizer(material)
-        tokenizer = task_type.make_tokenizer(material, tokenizer or usual, tokenizer_options)
+        tokenizer = task_type.make_tokenizer(
+            material, tokenizer or task_type.default_tokenizer(material), tokenizer_options
+        )
     shape = _whole_shape(task_type, shape, material, tokenizer, other)
 
     size_in_words = size_of(material.source)
