@@ -305,7 +305,7 @@ def test_another_table_is_told_by_the_rows_that_were_given(begin: Callable[..., 
     begin(pairs=table(60, ("1", "")), val_text=table(8, ("1", "")))
     with pytest.raises(ResumeError, match=r"61 rows, sha256 .* was given: 62 rows"):
         Trainer.resume(tmp_path / "run", table(60, ("1", ""), ("2", "")), device="cpu")
-    with pytest.raises(ResumeError, match=r"another held-out text: 9 rows, sha256 .* was given: 7 rows"):
+    with pytest.raises(ResumeError, match="not started with this held-out text"):
         Trainer.resume(tmp_path / "run", val_text=table(7), device="cpu")
 
 

@@ -7,6 +7,7 @@ import gc
 import json
 import math
 import os
+import shutil
 import stat
 import time
 import weakref
@@ -481,6 +482,24 @@ def test_a_start_leaves_alone_what_another_process_makes(start: Start, tmp_path:
         with pytest.raises(RunError, match="another process or another Trainer is writing"):
             start()
         assert (folder.state / "train.npy").read_bytes() == b"theirs"
+
+
+def test_a_start_leaves_alone_what_another_process_has_just_made(
+    start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The folder was free when it was looked at, and holds a run once its lock is held."""
+    list(start("first", steps=1).run())
+    create = checkpoint.RunFolder.create
+
+    def late(path: Path) -> checkpoint.RunFolder:
+        folder = create(path)
+        shutil.copytree(tmp_path / "first", path, dirs_exist_ok=True)
+        return folder
+
+    monkeypatch.setattr(checkpoint.RunFolder, "create", late)
+    with pytest.raises(RunError, match="holds a run already"):
+        start()
+    assert (tmp_path / "run" / "model.safetensors").is_file()
 
 
 def test_dropout_follows_from_how_often_the_text_is_seen(start: Start, story_text: Text) -> None:

@@ -228,9 +228,7 @@ def _explain(make: Making, busy: str, quiet: bool, as_json: bool) -> None:
 
 
 def _free_folder(texts: tuple[str, ...]) -> Path:
-    """Return runs/NAME after the first text, with a number if that folder holds more than a start that was killed."""
-    from jumok.runs.folder import RunFolder
-
+    """Return runs/NAME after the first text, with a number if that folder is there already."""
     name = "stories" if not texts else "stdin" if texts[0] == "-" else Path(texts[0]).resolve().stem or "run"
     tries = (Path("runs") / (name if n == 1 else f"{name}-{n}") for n in range(1, 10_000))
-    return next(folder for folder in tries if not folder.exists() or RunFolder(folder).is_left_behind())
+    return next(folder for folder in tries if not folder.exists())

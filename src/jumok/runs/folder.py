@@ -144,12 +144,6 @@ class RunFolder:
             return True
         return False
 
-    def is_left_behind(self) -> bool:
-        """Return whether a start was killed here, and no process writes to the folder now."""
-        with suppress(LockHeld, OSError), locked(self.state / "lock"):
-            return self._is_unfinished_start()
-        return False
-
     def _is_unfinished_start(self) -> bool:
         inside = (entry.relative_to(self.path).as_posix() for entry in self.path.rglob("*"))
         return self.state.is_dir() and all(UNFINISHED_START.fullmatch(name) for name in inside)
