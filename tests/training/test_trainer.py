@@ -512,16 +512,6 @@ def test_dropout_follows_from_how_often_the_text_is_seen(start: Start, story_tex
     assert start("given", steps=1000, dropout=0.05).model.config.dropout == 0.05
 
 
-def test_a_run_that_will_not_use_its_time_says_so(start: Start) -> None:
-    """Ten minutes on a small text were worse than five, because it was seen too often."""
-    small = reader.from_string("바람이 불고 비가 왔다. 아이는 우산을 썼다. " * 200)
-    trainer = start("limited", text=small, steps=None, minutes=60.0, passes=3.0)
-    assert any("will end after" in notice and "of 60 minutes" in notice for notice in trainer.notices)
-    whole = start("whole", text=small, steps=None, minutes=60.0, passes=0.0)
-    assert not any("will end after" in notice for notice in whole.notices)
-    assert start("default", text=small, steps=None, minutes=60.0).config.passes == 12
-
-
 def test_a_small_text_is_told_with_the_numbers(start: Start) -> None:
     text = reader.from_string("바람이 불고 비가 왔다. 아이는 우산을 썼다. " * 10)
     (notice,) = start(text=text, steps=100).notices

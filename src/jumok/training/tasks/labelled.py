@@ -96,21 +96,14 @@ def require_classes(train: Sequence[Pair], val: Sequence[Pair], *, shared: bool)
         )
     unseen = Counter(label for _, label in val if label not in known)
     if unseen:
-        facts = {
-            "count": sum(unseen.values()),
-            "unseen": listed(unseen),
-            "known": listed(in_order(known), most=12),
-        }
-        if shared:
-            raise TextError(
-                "{count:,} held-out rows have labels that no training row has: {unseen}; training has {known}. "
-                "Shuffle the rows, or correct the labels.",
-                **facts,
-            )
         raise TextError(
-            "{count:,} held-out rows have labels that no training row has: {unseen}; training has {known}. "
-            "Correct the labels, or take those rows out.",
-            **facts,
+            "{count:,} held-out rows have labels that no training row has: {unseen}; training has {known}. {remedy}",
+            count=sum(unseen.values()),
+            unseen=listed(unseen),
+            known=listed(in_order(known), most=12),
+            remedy=tr("Shuffle the rows, or correct the labels.")
+            if shared
+            else tr("Correct the labels, or take those rows out."),
         )
 
 

@@ -390,18 +390,12 @@ def read_pairs(folder: RunFolder, count: int) -> list[Pair]:
     path = folder.state / HELD_OUT_FILE
     try:
         pairs = [_pair(line) for line in path.read_text(encoding="utf-8").split("\n")[:-1]]
+        if len(pairs) != count:
+            raise ValueError(f"{len(pairs):,} pairs, not {count:,}")
     except (OSError, ValueError) as error:
         raise RunError(
             "{path}, the held-out pairs, cannot be read ({error}). {remedy}", path=path, error=error, remedy=tr(REMEDY)
         ) from None
-    if len(pairs) != count:
-        raise RunError(
-            "{path} holds {count:,} pairs where the run had {expected:,}. {remedy}",
-            path=path,
-            count=len(pairs),
-            expected=count,
-            remedy=tr(REMEDY),
-        )
     return pairs
 
 
