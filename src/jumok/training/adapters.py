@@ -48,15 +48,17 @@ class Adapters:
 
     Args:
         model: with the parameters to begin with. rank: of the adapters. seed: of their initial values; A is random and
-            B zero, so nothing is changed at first. whole: names of parameters that are trained themselves.
+            B zero, so nothing is changed at first. fully_trained: names of parameters that are trained themselves.
         base: the file with all others; None: the model is never merged.
     """
 
-    def __init__(self, model: Model, rank: int, *, seed: int, whole: Collection[str] = (), base: Path | None = None):
+    def __init__(
+        self, model: Model, rank: int, *, seed: int, fully_trained: Collection[str] = (), base: Path | None = None
+    ):
         require_peft()
         from peft import LoraConfig, inject_adapter_in_model  # slow to import
 
-        self.rank, self.whole, self.best = rank, sorted(whole), dict[str, Tensor]()
+        self.rank, self.fully_trained, self.best = rank, sorted(fully_trained), dict[str, Tensor]()
         self._model, self._base, self._merged = model, base, False
         self.modules = sorted({name.rpartition(".")[2] for name, _ in _matrices(model)})
         settings = LoraConfig(r=rank, lora_alpha=SCALE * rank, target_modules=self.modules)
@@ -68,7 +70,7 @@ class Adapters:
             name: part for name, part in model.named_modules() if hasattr(part, "get_delta_weight")
         }
         for name, parameter in model.named_parameters():
-            if name in self.whole:
+            if name in self.fully_trained:
                 parameter.requires_grad_(True)
 
     # --- tensors ------------------------------------------------------------------------------------------------------
@@ -81,7 +83,7 @@ class Adapters:
             found[f"{name}.A"] = layer.lora_A[NAME].weight.detach()  # (rank, in)
             found[f"{name}.B"] = layer.lora_B[NAME].weight.detach()  # (out, rank)
         own = dict(self._model.named_parameters())
-        return found | {name: own[name].detach() for name in self.whole}
+        return found | {name: own[name].detach() for name in self.fully_trained}
 
     def stored(self) -> dict[str, Tensor]:
         """Return what a training state has of them: the tensors of now, and the best ones."""
@@ -164,18 +166,18 @@ class Adapters:
             "rank": self.rank,
             "alpha": SCALE * self.rank,
             "target_modules": self.modules,
-            "trained": self.whole,
+            "trained": self.fully_trained,
             "sha256": sha256_of(self._base_file),
         }
 
 
-def write_base(folder: RunFolder, model: nn.Module, whole: Collection[str]) -> Path:
+def write_base(folder: RunFolder, model: nn.Module, fully_trained: Collection[str]) -> Path:
     """Write the parameters that are not trained to state/base.safetensors.
 
     Args:
-        model: without adapters. whole: names of parameters that are trained themselves.
+        model: without adapters. fully_trained: names of parameters that are trained themselves.
     """
-    tensors = {name: tensor for name, tensor in parameters_of(model).items() if name not in whole}
+    tensors = {name: tensor for name, tensor in parameters_of(model).items() if name not in fully_trained}
     with folder.writing("state/base.safetensors", needed=size_of(tensors)):
         write_tensors(folder.base_file, tensors)
     return folder.base_file

@@ -72,7 +72,7 @@ def resume(
         if config.lora is not None:
             require_one_process(group.size)
             adapted = record.content["adapter"]
-            adapt(run, whole=adapted["trained"], base=read_base(folder, run.model, adapted))
+            adapt(run, fully_trained=adapted["trained"], base=read_base(folder, run.model, adapted))
         run.history.stages, run.history.numbers = record.stages, {"planned_tokens": record.planned_tokens}
         saved, run.history.notices = folder.checkpoints.newest()
         if further:

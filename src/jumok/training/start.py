@@ -139,7 +139,7 @@ def start(
                 data["init"] = os.fspath(init)
                 new = adopt_parameters(run.model, other)
                 if training.lora is not None:
-                    adapt(run, whole=new, base=write_base(folder, run.model, new))
+                    adapt(run, fully_trained=new, base=write_base(folder, run.model, new))
                 Loop(run).checkpoint.save()  # no seed could make these parameters again
             folder.write_tokenizer(tokenizer)
             folder.write_config(  # last: with it the folder is a run
@@ -274,14 +274,14 @@ def reopen(
         return new_run(folder, task, shape, config, tokenizer, device, began, report, group)
 
 
-def adapt(run: TrainingRun, *, whole: Collection[str], base: Path) -> None:
+def adapt(run: TrainingRun, *, fully_trained: Collection[str], base: Path) -> None:
     """Let a run train adapters instead of the parameters that its model has.
 
     Args:
-        whole, base: see `Adapters`.
+        fully_trained, base: see `Adapters`.
     """
     assert run.config.lora is not None
-    run.adapters = Adapters(run.model, run.config.lora, seed=run.config.seed, whole=whole, base=base)
+    run.adapters = Adapters(run.model, run.config.lora, seed=run.config.seed, fully_trained=fully_trained, base=base)
     run.optimizers = make_optimizers(run.model, run.config)
 
 
