@@ -371,10 +371,10 @@ def test_texts_on_a_gpu_are_as_alone(shape: dict[str, Any], dtype: torch.dtype):
 # --- encoder–decoder --------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("family", "cache"), [("classic", True), ("original", True), ("classic", False)])
-def test_answers_that_come_and_go_are_as_alone(family: str, cache: bool):
+@pytest.mark.parametrize("family", ["classic", "original"])
+def test_answers_that_come_and_go_are_as_alone(family: str):
     model, chance = answering(family=family), random.Random(1)
-    slots = Sourced(AnswerSlots(model, 5, cache=cache), chance)
+    slots = Sourced(AnswerSlots(model, 5), chance)
 
     @torch.inference_mode()
     def check(slot: int, text: list[int], found: Tensor) -> None:

@@ -44,7 +44,7 @@ class Engine:
         model: a GPT or an EncoderDecoder. Its tokenizer makes the texts; without one there are only ids.
         slots: the most texts at a time.
         quantize: "int8" rounds the matrices to 8 bits, "bfloat16" to 16; both need the native step.
-        cache: keep keys and values; without them the texts are the same, and take longer.
+        cache: keep keys and values of a GPT; without them the texts are the same, and take longer.
         build: compile the native step if this machine can and has not yet.
 
     Attributes:
@@ -258,7 +258,7 @@ def make_slots(
         ConfigError: quantised matrices where the native step does not compute the model.
     """
     if isinstance(model, EncoderDecoder):
-        return AnswerSlots(model, slots, cache=cache)
+        return AnswerSlots(model, slots)
     keeps = cache and not changes_angles(model.config) and is_plain(model)
     if keeps and can_run(model) and library(build or quantize is not None):
         return NativeSlots(NativeModel(model, quantize or "float32"), slots)

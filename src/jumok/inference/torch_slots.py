@@ -139,17 +139,15 @@ class AnswerSlots:
 
     Args:
         model: any, in eval mode when it reads. slots: their number.
-        cache: keep keys and values of the target from one step to the next; without it the result is the same.
     """
 
-    def __init__(self, model: EncoderDecoder, slots: int, *, cache: bool = True) -> None:
+    def __init__(self, model: EncoderDecoder, slots: int) -> None:
         self.longest = model.config.context_length
         self._model, self._device = model, model.token_embedding.weight.device
         like = model.new_cache(0)
         self._target, self._source = RaggedCache(like.target, slots), RaggedCache(like.source, slots)
         self._rows = CacheRows(slots, self._target, self._source)
         self._begun: dict[int, tuple[int, ...]] = {}  # sources that are not encoded yet
-        self._texts: list[list[int]] | None = None if cache else [[] for _ in range(slots)]
         # In the place of the hidden states of sources, whose keys and values are in the cache.
         self._encoded = model.token_embedding.weight.new_zeros(1, 1, 1)
 
@@ -163,10 +161,6 @@ class AnswerSlots:
     def read(self, chunks: Sequence[Chunk]) -> Tensor:
         """See `Slots`; the ids are those of the target."""
         self._encode()
-        if self._texts is not None:
-            for slot, start, ids in chunks:
-                self._texts[slot][start:] = ids
-            chunks = [Chunk(chunk.slot, 0, self._texts[chunk.slot]) for chunk in chunks]
         return _in_order(self._model.logits(_side_by_side(chunks, self._rows, self._hidden)))
 
     @torch.inference_mode()
@@ -176,16 +170,12 @@ class AnswerSlots:
         one, other = self._rows.of(source), self._rows.of(target)
         self._target.copy(one, other, length)
         self._source.copy(one, other, self._source.lengths[one])
-        if self._texts is not None:
-            self._texts[target] = self._texts[source][:length]
 
     @torch.inference_mode()
     def forget(self, slot: int) -> None:
         """See `Slots`."""
         self._begun.pop(slot, None)
         self._rows.forget(slot)
-        if self._texts is not None:
-            self._texts[slot].clear()
 
     def _encode(self) -> None:
         """Encode the sources that are new, in one batch, and keep the keys and values of cross-attention."""
