@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 
-from torch import Tensor
+if TYPE_CHECKING:  # formats and settings need no torch
+    from torch import Tensor
 
 Quantization = Literal["bfloat16", "int8"]
 QUANTIZATIONS: tuple[Quantization, ...] = ("bfloat16", "int8")
