@@ -107,7 +107,7 @@ def test_out_is_a_file_or_a_foreign_folder_or_a_run_already(
         (tmp_path, "holds other files and no jumok run"),
         (model, "holds a run already. Continue it with `jumok train --resume --out"),
     ):
-        end = jumok("train", text, "--out", place, *FLAGS)
+        end = jumok("train", "-", "--out", place, *FLAGS, stdin=b"")  # before the text is read
         assert (end.code, said in end.err) == (1, True), end.err
     assert {path: path.stat().st_mtime_ns for path in (*model.rglob("*"), *tmp_path.rglob("*"))} == before
 

@@ -199,6 +199,8 @@ def test_texts_on_the_command_line(command: Command, model: GPT):
     assert [line[2] for line in lines] == ["그냥 그래요", TEXTS[2].strip()]
     assert float(lines[0][1]) == pytest.approx(wanted[0].probabilities[wanted[0].label], abs=6e-4)
     assert "1 of 2 texts are longer than the context of 24 tokens" in end.err
+    answers = command("그냥 그래요", TEXTS[2], "--json").json["predictions"]
+    assert [one["cut"] for one in answers] == [False, True]
 
 
 def test_standard_input_a_text_a_line(command: Command):
