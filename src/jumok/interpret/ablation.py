@@ -130,13 +130,11 @@ def losses_without(passage: Passage, heads: Sequence[Head]) -> list[float]:
     with eval_mode(model), torch.inference_mode():
         for first in range(0, len(heads), size):
             batch = heads[first : first + size]
-            keep = {}
-            for place in {(head.block, head.layer) for head in batch}:
-                kept = torch.ones(len(batch), layers[place].n_head, dtype=torch.bool)  # (B, H)
-                for row, head in enumerate(batch):
-                    if (head.block, head.layer) == place:
-                        kept[row, head.head] = False
-                keep[place] = kept.repeat_interleave(rows, dim=0)  # (B*R, H)
+            keep: dict[tuple[str, int], Tensor] = {}
+            for row, head in enumerate(batch):
+                place = head.block, head.layer
+                everything = torch.ones(len(batch) * rows, layers[place].n_head, dtype=torch.bool)  # (B*R, H)
+                keep.setdefault(place, everything)[row * rows : (row + 1) * rows, head.head] = False
             with _kept(model, keep):
                 losses += passage.losses(len(batch)).tolist()
     return losses

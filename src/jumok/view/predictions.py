@@ -22,7 +22,7 @@ from jumok.view.token_text import TokenNames
 from jumok.view.traced_attention import float_array
 from jumok.view.weight_encoding import Floats
 
-LENS_TOP = 3
+TOP, LENS_TOP = 10, 3  # likely tokens that are kept for each place, at the end and after each layer
 RARE = 0.01  # a second or third guess of the lens that is less likely is left out
 SMALLEST = 1e-45  # a probability below it is zero in float32
 LOGITS_AT_ONCE = 1 << 24  # numbers, 64 MB
@@ -50,16 +50,16 @@ def stages_of(model: Model, recording: Recording, places: PredictedPlaces) -> li
     return [stream[at] for stream in masked.residual[places.stack]]
 
 
-def predict_places(places: PredictedPlaces, stage: Tensor, length: int, top: int, names: TokenNames) -> dict[str, Any]:
+def predict_places(places: PredictedPlaces, stage: Tensor, length: int, names: TokenNames) -> dict[str, Any]:
     """Return the object "predictions" of docs/viewer.md, from the end of the residual stream.
 
     Args:
-        stage: (N, C), the last of `stages_of`. length: of the sequence. top: how many likely tokens to keep.
+        stage: (N, C), the last of `stages_of`. length: of the sequence.
     """
     wanted = torch.tensor(places.wanted, dtype=torch.int64)
     found: dict[int, dict[str, Any]] = {}
     for place, here, *ranked in zip(
-        places.places, places.wanted, *_ranked(places.logits, stage, wanted, top, names.vocab_size), strict=True
+        places.places, places.wanted, *_ranked(places.logits, stage, wanted, TOP, names.vocab_size), strict=True
     ):
         ids, shares, p, rank = (numbers.tolist() for numbers in ranked)
         known = here >= 0  # else a mask stands there, or nothing yet

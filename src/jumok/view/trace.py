@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from jumok.config import BERTConfig, EncoderDecoderConfig, GPTConfig, require_range
+from jumok.config import BERTConfig, EncoderDecoderConfig, GPTConfig
 from jumok.errors import ConfigError
 from jumok.inference.sampling import Sampling
 from jumok.interpret.record import Recording, record
@@ -57,7 +57,6 @@ def trace(
     seed: int | None = None,
     layers: Sequence[int] | None = None,
     heads: Sequence[int] | None = None,
-    top: int = 10,
     name: str | None = None,
 ) -> Trace:
     """Run a model on a text, and record what it computes.
@@ -72,7 +71,6 @@ def trace(
         target: the answer of an encoder–decoder. tokens: how many to generate; 0: none, or as many as an answer has.
         sampling, seed: of what a GPT generates; see `jumok.generate`.
         layers, heads: which to record, from 0; None: all.
-        top: how many likely tokens to keep for each place.
         name: of the model, for the page.
 
     Raises:
@@ -82,7 +80,6 @@ def trace(
             is too little memory for the weights.
         ViewError: the model's numbers are not finite.
     """
-    require_range("top", top, 1)
     with eval_mode(model):
         given = model_input(model, text, target, tokens, sampling, seed)
     names = TokenNames(require_tokenizer(model))
@@ -92,7 +89,7 @@ def trace(
             given.run()
         attentions = tuple(attentions_of(recording, len(given.parts)))
         require_finite_stream(recording)
-        predictions, logit_lens = _predictions(model, recording, given, names, top)
+        predictions, logit_lens = _predictions(model, recording, given, names)
     return Trace(
         model={"name": _whole(name or type(model).__name__), **model_facts(model)},
         sequences=[{"name": one.name, "prompt": one.prompt, **names.read(one.ids)} for one in given.parts],
@@ -119,14 +116,14 @@ def _require_weights(model: Model, given: ModelInput, heads: Sequence[int] | Non
 
 
 def _predictions(
-    model: Model, recording: Recording, given: ModelInput, names: TokenNames, top: int
+    model: Model, recording: Recording, given: ModelInput, names: TokenNames
 ) -> tuple[dict[str, Any] | None, dict[str, Any] | None]:
     """Return the predictions and the logit lens of an input, where the model predicts tokens."""
     places = given.predicted
     if places is None:
         return None, None
     length, stages = len(given.parts[-1].ids), stages_of(model, recording, places)
-    predictions = predict_places(places, stages[-1], length, top, names)
+    predictions = predict_places(places, stages[-1], length, names)
     return predictions, lens_of(places, stages, length, names)
 
 

@@ -5,8 +5,7 @@ Shapes use the legend of `jumok.nn.attention`; B is 1 and left out.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import torch
@@ -19,27 +18,24 @@ from jumok.view.weight_encoding import Floats
 STATISTICS = ("entropy", "distance", "first", "previous", "self")
 
 
-@dataclass(frozen=True, kw_only=True)
 class Attention:
     """The attention of one kind of block in all its recorded layers.
 
-    Fields:
-        block: "self", "encoder", "decoder" or "cross". queries, keys: which of the trace's sequences they come from.
-        layers, heads: those that were recorded. n_head, n_kv_head, head_dim: of the model.
+    Args:
+        records: one for each layer, of the same heads and lengths.
+        queries, keys: which of the trace's sequences they come from.
+
+    Attributes:
+        block: "self", "encoder", "decoder" or "cross". layers, heads: those that were recorded.
+        n_head, n_kv_head, head_dim: of the model. causal, t, s: as in `AttentionRecord`.
     """
 
-    block: str
-    queries: int
-    keys: int
-    causal: bool
-    layers: tuple[int, ...]
-    heads: tuple[int, ...]
-    n_head: int
-    n_kv_head: int
-    head_dim: int
-    t: int
-    s: int
-    records: tuple[AttentionRecord, ...] = field(repr=False)
+    def __init__(self, records: Sequence[AttentionRecord], queries: int, keys: int) -> None:
+        self.records, self.queries, self.keys = records, queries, keys
+        one = records[0]
+        self.block, self.causal, self.heads, self.t, self.s = one.block, one.causal, one.heads, one.t, one.s
+        self.n_head, self.n_kv_head, self.head_dim = one.n_head, one.n_kv_head, one.head_dim
+        self.layers = tuple(record.layer for record in records)
 
     def weights(self, layer: int) -> Floats:
         """(H, T, S), float32: the attention weights of the heads that were recorded."""
@@ -83,24 +79,10 @@ def attentions_of(recording: Recording, sequences: int) -> Iterator[Attention]:
     Args:
         sequences: 2 for a source and a target, else 1.
     """
+    last = sequences - 1
     for block in dict.fromkeys(entry.block for entry in recording.attentions):
-        records = tuple(entry for entry in recording.attentions if entry.block == block)
-        one = records[0]
-        last = sequences - 1
-        yield Attention(
-            block=block,
-            queries=0 if block == "encoder" else last,
-            keys=last if block == "decoder" else 0,
-            causal=one.causal,
-            layers=tuple(entry.layer for entry in records),
-            heads=one.heads,
-            n_head=one.n_head,
-            n_kv_head=one.n_kv_head,
-            head_dim=one.head_dim,
-            t=one.t,
-            s=one.s,
-            records=records,
-        )
+        records = [entry for entry in recording.attentions if entry.block == block]
+        yield Attention(records, 0 if block == "encoder" else last, last if block == "decoder" else 0)
 
 
 def float_array(tensor: Tensor) -> Floats:
