@@ -55,19 +55,15 @@ def test_write_gives_whole_tales_and_stops_at_the_first_boundary(chars: int) -> 
     assert sum(map(len, chunks)) >= chars > sum(map(len, chunks[:-1])) - (chars == 0)
 
 
-@pytest.mark.parametrize("bad", [-1, 1.5, True, "10"])
-def test_write_refuses_a_length_that_is_none(bad: int) -> None:
-    with pytest.raises(ConfigError, match="chars="):
-        stories.write(bad)
-
-
-@pytest.mark.parametrize("bad", [-1, 0.5, False, None])
-def test_a_bad_seed_is_refused_at_once(bad: int) -> None:
+def test_negative_numbers_are_refused() -> None:
     """`Random(-1)` equals `Random(1)`: a negative seed would repeat another seed's tales."""
-    with pytest.raises(ConfigError, match="seed="):
-        stories.tales(bad)
-    with pytest.raises(ConfigError, match="seed="):
-        stories.write(10, seed=bad)
+    for stream, said in (
+        (stories.write(-1), "chars=-1"),
+        (stories.tales(-1), "seed=-1"),
+        (stories.write(9, -1), "seed"),
+    ):
+        with pytest.raises(ConfigError, match=said):
+            next(stream)
 
 
 # -- the Korean ----------------------------------------------------------------------------------------------------

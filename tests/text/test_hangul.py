@@ -11,11 +11,10 @@ from jumok.text import hangul
 from jumok.text.hangul import LEADS, TAILS, VOWELS, josa
 
 
-def test_split_and_join_are_inverse_on_all_modern_syllables() -> None:
+def test_there_are_11172_modern_syllables() -> None:
     syllables = hangul.modern_syllables()
     assert len(syllables) == len(set(syllables)) == 11_172
     assert (syllables[0], syllables[-1]) == ("가", "힣")
-    assert [hangul.join(*hangul.split(s)) for s in syllables] == list(syllables)
 
 
 def test_split_agrees_with_the_decomposition_of_unicode() -> None:
@@ -31,15 +30,6 @@ def test_split_refuses_what_is_not_one_syllable(bad: str) -> None:
     assert not hangul.is_syllable(bad)
     with pytest.raises(ConfigError, match="not one modern Hangul syllable"):
         hangul.split(bad)
-
-
-@pytest.mark.parametrize(
-    ("parts", "place"),
-    [(("ㄳ", "ㅏ", ""), "lead"), (("ㅎ", "ㄴ", ""), "vowel"), (("ㅎ", "ㅏ", "ㄸ"), "tail"), (("", "ㅏ", ""), "lead")],
-)
-def test_join_refuses_a_part_out_of_place(parts: tuple[str, str, str], place: str) -> None:
-    with pytest.raises(ConfigError, match=place):
-        hangul.join(*parts)
 
 
 @pytest.mark.parametrize(

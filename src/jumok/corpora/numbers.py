@@ -33,7 +33,7 @@ from math import comb
 from random import Random
 from typing import NamedTuple
 
-from jumok.errors import ConfigError
+from jumok.config import require_range
 
 COLUMNS = ("source", "target")
 """The names of the two columns of `write`."""
@@ -376,11 +376,10 @@ def write(rows: int, seed: int = 0) -> Iterator[Pair]:
         rows: number of pairs.
 
     Raises:
-        ConfigError: `rows` or `seed` is no whole number of 0 or more.
+        ConfigError: `rows` or `seed` is negative.
     """
-    for name, value in (("rows", rows), ("seed", seed)):
-        if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-            raise ConfigError("{name}={value!r} is not a whole number of 0 or more", name=name, value=value)
+    require_range("rows", rows, 0)
+    require_range("seed", seed, 0)
     return _write(_quotas(rows), Random(seed).random)
 
 

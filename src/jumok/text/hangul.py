@@ -11,7 +11,6 @@ from __future__ import annotations
 import unicodedata
 
 from jumok.errors import ConfigError
-from jumok.messages import message, tr
 
 LEADS = "ㄱㄲㄴㄷㄸㄹㅁㅂㅃㅅㅆㅇㅈㅉㅊㅋㅌㅍㅎ"
 VOWELS = "ㅏㅐㅑㅒㅓㅔㅕㅖㅗㅘㅙㅚㅛㅜㅝㅞㅟㅠㅡㅢㅣ"
@@ -58,30 +57,6 @@ def split(syllable: str) -> tuple[str, str, str]:
     rest, tail = divmod(ord(composed) - _FIRST, len(TAILS))
     lead, vowel = divmod(rest, len(VOWELS))
     return LEADS[lead], VOWELS[vowel], TAILS[tail]
-
-
-def join(lead: str, vowel: str, tail: str = "") -> str:
-    """Return the syllable with these parts: the inverse of `split`.
-
-    >>> join("ㅎ", "ㅏ", "ㄴ")
-    '한'
-
-    Raises `ConfigError` for a letter that is not allowed in its position, such as ㄸ in the tail.
-    """
-    for place, part, allowed in (
-        (message("lead"), lead, LEADS),
-        (message("vowel"), vowel, VOWELS),
-        (message("tail"), tail, TAILS),
-    ):
-        if part not in tuple(allowed):
-            raise ConfigError(
-                "{part!r} cannot be the {place} of a syllable; choose from {allowed}",
-                part=part,
-                place=tr(place),
-                allowed=" ".join(allowed),
-            )
-    index = (LEADS.index(lead) * len(VOWELS) + VOWELS.index(vowel)) * len(TAILS) + TAILS.index(tail)
-    return chr(_FIRST + index)
 
 
 def josa(word: str, pair: str) -> str:
