@@ -244,18 +244,9 @@ CLASSES: dict[str, Architecture] = {
     f"GPT2{CLASSIFIER}": GPT2,
     **{name + head: kind for name, kind in DECODERS.items() for head in ("ForCausalLM", CLASSIFIER)},
     **{name: kind for name, (kind, _) in ENCODERS.items()},
-    "BartForConditionalGeneration": _BART,
     "BartModel": _BART,
+    "BartForConditionalGeneration": _BART,
     "MarianMTModel": _MARIAN,
 }
-# The class to assume by model_type if a config.json names none: the one with the fewest parameters.
-PLAIN = {
-    **{kind.model_type: f"{name}ForCausalLM" for name, kind in DECODERS.items()},
-    "gpt2": "GPT2LMHeadModel",
-    "bert": "BertModel",
-    "roberta": "RobertaModel",
-    "xlm-roberta": "XLMRobertaModel",
-    "electra": "ElectraModel",
-    "bart": "BartModel",
-    "marian": "MarianMTModel",
-}
+# The class to assume by model_type if a config.json names none: the first one, which has the fewest parameters.
+PLAIN = {kind.model_type: name for name, kind in reversed(CLASSES.items())} | {"xlm-roberta": "XLMRobertaModel"}
