@@ -86,7 +86,7 @@ class Frame:
 
     @property
     def ids(self) -> tuple[int, ...]:
-        """All of them."""
+        """The ids before and after a text."""
         return (*self.before, *self.after)
 
 
@@ -111,7 +111,7 @@ class GenerationRules:
 
     @property
     def ids(self) -> set[int]:
-        """All ids that they forbid, alone or in sequences."""
+        """The ids that are not generated, alone or in sequences."""
         return {*self.suppress_tokens, *self.begin_suppress_tokens}.union(*self.bad_words_ids)
 
 

@@ -102,7 +102,7 @@ class ClassifyConfig(TaskConfig):
     token_dropout: float = setting(0.1, "share of the tokens of a text that are dropped in training (classify)", 0, 1)
 
     def for_model(self, kind: type[ModelConfig]) -> TaskConfig:
-        """Only a GPT predicts the next token."""
+        """Return the settings with the default of lm_weight, which only a GPT can have."""
         writes = issubclass(kind, GPTConfig)
         if self.lm_weight and not writes:
             raise ConfigError(

@@ -45,7 +45,7 @@ class Architecture:
 
     @property
     def settings(self) -> dict[str, str]:
-        """All settings, and the fields."""
+        """The field of each setting, by its name in config.json."""
         return {**self.names, **{their: our for their, (our, _) in self.optional.items()}}
 
 

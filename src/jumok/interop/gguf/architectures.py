@@ -68,7 +68,7 @@ def _paired(name: str, tensor: Tensor, config: GPTConfig) -> Tensor:
 
 
 def _separated(name: str, tensor: Tensor, config: GPTConfig) -> Tensor:
-    """From q, k and v of each head to all of q, all of k and all of v."""
+    """Put all of q, all of k and all of v after one another; GPT-NeoX has them head by head."""
     return interleaved(config.n_head).back(tensor) if ".query_key_value." in name else tensor
 
 
