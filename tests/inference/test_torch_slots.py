@@ -258,9 +258,9 @@ def test_angles_that_depend_on_the_length_leave_no_keys_to_keep():
 def test_under_autocast_texts_are_as_without():
     """Trap: autocast casts each matrix anew for each token, which made samples in a bfloat16 run ten times slower."""
     model = tiny(torch.float32)
-    alone = written(model, [[1, 2, 3]], 30)
     with torch.autocast("cpu", torch.bfloat16):
-        assert written(model, [[1, 2, 3]], 30) == alone
+        found = TorchSlots(model, 1).read([Chunk(0, 0, [1, 2, 3])])
+    close(found[0], alone(model, [1, 2, 3]), 1e-5)
 
 
 def test_a_window_is_read_once_and_then_id_by_id(monkeypatch: pytest.MonkeyPatch):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import math
 import socket
@@ -26,14 +27,16 @@ from jumok.inference.answer import answer
 from jumok.inference.classify import predict
 from jumok.inference.embed import embed
 from jumok.inference.fill_mask import fill_mask
+from jumok.inference.requests import Event, Overloaded, Request
 from jumok.models import build
 from jumok.models.gpt import GPT
 from jumok.serve.app import create_app
-from jumok.serve.chat import transcript
+from jumok.serve.chat import ChatForm, transcript
 from jumok.serve.errors import APIError
+from jumok.serve.replies import Threads
 from jumok.serve.run_folders import RunFolders
-from jumok.serve.schemas import Message
-from jumok.serve.served_models import ServedModels
+from jumok.serve.schemas import ChatBody, Message
+from jumok.serve.served_models import ServedModel, ServedModels
 from jumok.serve.settings import ServeSettings
 from jumok.text.hangul import nfc
 from jumok.tokenizers import train_tokenizer
@@ -335,6 +338,15 @@ def test_a_run_trained_on_pairs_answers_the_last_message(client: openai.OpenAI, 
     assert "".join(chunk.choices[0].delta.content or "" for chunk in pieces) == wanted.text
 
 
+def test_the_white_space_before_an_answer_is_dropped(runs: dict[str, Any]) -> None:
+    """A transcript goes on after "assistant:" with a space; in a stream it may come in pieces of its own."""
+    body = ChatBody.model_validate({"model": "char", "messages": MESSAGES})
+    served = ServedModel(name="char", model=runs["char"], task="lm", service=None)
+    form = ChatForm(served, body, Request(prompt=[1], stop=("\nuser:",)))
+    chunks = form.chunks([(0, Event((), one)) for one in (" ", "\n가 ", " 나")])
+    assert [chunk["choices"][0]["delta"]["content"] for chunk in chunks] == ["가 ", " 나"]
+
+
 # --- embeddings, and jumok's own --------------------------------------------------------------------------------------
 
 
@@ -595,6 +607,20 @@ def test_a_request_has_a_deadline(models: ServedModels) -> None:
     *_, last = answer.text.split("\n\n")[:-1]
     assert json.loads(last.removeprefix("data: "))["error"]["code"] == "timeout"
     until(lambda: models.counts()["char"].running == 0)
+
+
+def test_calls_that_wait_for_a_thread_are_bounded() -> None:
+    async def work() -> None:
+        threads, free = Threads(1, 1), threading.Event()
+        calls = [asyncio.create_task(threads.run(free.wait)) for _ in range(2)]
+        await asyncio.sleep(0)
+        with pytest.raises(Overloaded, match="2 texts are waiting"):
+            await threads.run(free.wait)
+        free.set()
+        await asyncio.gather(*calls)
+        assert await threads.run(lambda: 3) == 3
+
+    asyncio.run(work())
 
 
 def test_calls_of_clients_that_go_away_do_not_add_up(models: ServedModels, monkeypatch: pytest.MonkeyPatch) -> None:

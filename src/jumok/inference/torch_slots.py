@@ -53,12 +53,9 @@ class CacheRows:
         return [self._rows[slot] for slot in slots]
 
     def forget(self, slot: int) -> None:
-        """Empty the row of a slot, which another one may take."""
+        """Let another slot take the row of this one; what is read into it begins at its start."""
         if slot in self._rows:
-            row = self._rows.pop(slot)
-            self._slots[row] = None
-            for cache in self._caches:
-                cache.cut(row, 0)
+            self._slots[self._rows.pop(slot)] = None
 
 
 class WindowSlots:
