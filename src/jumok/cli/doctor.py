@@ -11,7 +11,6 @@ import sys
 import sysconfig
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
-from importlib import metadata
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -100,6 +99,8 @@ def _installation(as_json: bool) -> bool:
 
 
 def _packages() -> Iterator[Finding]:
+    from importlib import metadata
+
     missing = [name for name in NEEDED if importlib.util.find_spec(name) is None]
     if missing:
         yield Finding("packages", "problem", tr("missing: {names}", names=", ".join(missing)), "pip install jumok")
