@@ -230,7 +230,7 @@ def test_the_budget_of_a_page() -> None:
     """With some 250 kB of page around it: 2 MB for 256 tokens, 8 MB for 512."""
     assert budget(1) == budget(256) == 1_700_000
     assert budget(512) == 7_700_000
-    assert budget(511) < budget(512) < budget(1024) < 16_000_000
+    assert budget(511) < budget(512) < budget(513) < budget(1024) < 25_000_000
 
 
 def test_the_version_of_the_generator() -> None:

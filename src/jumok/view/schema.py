@@ -90,10 +90,10 @@ def to_json(
 
 
 def budget(tokens: int) -> int:
-    """Return the most bytes of JSON for so many tokens; with the page around it 2 MB at 256, 8 at 512, 16 at 1,024."""
+    """Return the most bytes of JSON for so many tokens; with the page around it 2 MB at 256, 8 at 512, 25 at 1,024."""
     if tokens <= 512:
         return 1_700_000 + round(6_000_000 * max(0.0, (tokens**2 - 256**2) / (512**2 - 256**2)))
-    return 15_000 * tokens
+    return 7_700_000 + 33_000 * (tokens - 512)
 
 
 def opened_layer(found: Mapping[str, Any], block: str | None = None) -> int:
