@@ -12,6 +12,7 @@ import stat
 import time
 import weakref
 from collections.abc import Callable
+from functools import wraps
 from pathlib import Path
 from typing import Any
 
@@ -564,15 +565,17 @@ def test_each_state_is_saved_once(start: Start, tmp_path: Path) -> None:
 # --- compiling ---
 
 
-def test_a_broken_compiler_costs_a_sentence(start: Start, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+@pytest.mark.parametrize("in_use", [False, True])
+def test_a_broken_compiler_costs_a_sentence(
+    start: Start, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, in_use: bool
+) -> None:
     """Only the first use of what was compiled was guarded, not the compiling itself."""
 
     def broken(*args: Any, **kwargs: Any) -> Any:
         raise RuntimeError("no compiler here\nwith a long story")
 
     list(start("reference").run())
-    monkeypatch.setattr(torch, "compile", broken)
-    monkeypatch.setattr(torch.nn.Module, "compile", broken)
+    monkeypatch.setattr(torch, "compile", (lambda function, **_: wraps(function)(broken)) if in_use else broken)
     events = list(start(compile="on").run())
     assert [event.text for event in only(events, Notice)] == [
         "Compiling failed, so training goes on without (no compiler here)."
