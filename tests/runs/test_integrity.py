@@ -14,7 +14,7 @@ import torch
 from test_faults import die_in_child, watched
 
 import jumok
-from conftest import FIXTURES, state_of
+from conftest import FIXTURES
 from jumok.errors import RunError
 from jumok.files import sha256_of
 from jumok.models import Model
@@ -153,20 +153,6 @@ def test_resuming_takes_the_copy_of_a_state(run: Path) -> None:
         list(trainer.run())
     assert (run / "model.safetensors").read_bytes() == whole
     assert examine(run).whole
-
-
-def test_resuming_when_the_copy_is_the_same_file(run: Path) -> None:
-    """The copy in a state is a hard link, so a bit that flips in place flips in both; others are chosen then."""
-    copy = state_of(run).best
-    assert copy is not None
-    copy[0].unlink()
-    os.link(run / "model.safetensors", copy[0])
-    flip(run / "model.safetensors")
-    with Trainer.resume(run, device="cpu") as trainer:
-        assert "chosen anew" in trainer.notices[0]
-        list(trainer.run())
-    assert examine(run).whole
-    jumok.load(run)
 
 
 # --- the doctor ---

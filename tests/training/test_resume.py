@@ -196,18 +196,6 @@ def test_best_weights_of_a_lost_branch_are_taken_back(start: Start, tmp_path: Pa
     assert_same(run, tmp_path / "reference")
 
 
-@pytest.mark.long
-def test_best_weights_come_back_from_the_state(start: Start, tmp_path: Path) -> None:
-    """Weights that were deleted were chosen anew from later steps, though the state of that moment could know them."""
-    list(start().run())
-    weights = tmp_path / "run" / "model.safetensors"
-    content = weights.read_bytes()
-    weights.unlink()
-    resumed = Trainer.resume(tmp_path / "run", device="cpu")
-    assert resumed.notices == []
-    assert weights.read_bytes() == content
-
-
 # --- one trainer at a time ---
 
 
@@ -300,13 +288,6 @@ def test_a_damaged_log_is_told_and_stops_nothing(stopped: Path, finished: Finish
     assert [event["step"] for event in RunFolder(stopped).logs.metrics()][-3:] == [8, 8, 8]
     for name in ("model.safetensors", "samples.txt"):
         assert (stopped / name).read_bytes() == (finished(save_every=0.0) / name).read_bytes()
-
-
-def test_both_logs_gone(stopped: Path) -> None:
-    for name in ("metrics.jsonl", "samples.txt"):
-        (stopped / name).unlink()
-    (notice,) = Trainer.resume(stopped, device="cpu").notices
-    assert notice.startswith("A part of metrics.jsonl, samples.txt was lost")
 
 
 @pytest.mark.parametrize("name", ["train.npy", "val.npy"])

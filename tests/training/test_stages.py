@@ -12,7 +12,7 @@ import torch
 from safetensors.torch import load, load_file
 
 from conftest import TINY, Jumok, events_of, only, run_until, state_of
-from jumok.errors import ConfigError, ResumeError, RunError
+from jumok.errors import ResumeError, RunError
 from jumok.runs.checkpoints import Checkpoint
 from jumok.runs.events import Eval, Finish, Notice, Stage, Step, Verdict
 from jumok.runs.folder import RunFolder
@@ -221,12 +221,6 @@ def test_what_a_stage_cannot_change(run: Path, settings: dict[str, Any], message
     with pytest.raises(ResumeError, match=message):
         resume(run, **settings)
     assert contents(run) == before
-
-
-def test_a_length_that_is_none(run: Path) -> None:
-    for settings in ({"steps": 0}, {"minutes": -1.0}, {"steps": 3, "minutes": 1.0}):
-        with pytest.raises(ConfigError):
-            resume(run, **settings)
 
 
 def test_a_finished_run_is_left_as_it_is(run: Path) -> None:
