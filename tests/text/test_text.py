@@ -391,6 +391,8 @@ def test_jsonl_gives_its_text_column(tmp_path: Path) -> None:
     assert found == "한\u2028줄\n두\n줄\nᄀ\nᅡ"
     assert (source.format, source.bom, source.newlines) == ("json", True, "\r\n")
     assert one(write(tmp_path, "b.jsonl", '{"body": "가", "n": 1}'), column="body")[0] == "가"
+    with pytest.raises(TextError, match=r"c\.jsonl, line 2: no column 'text'; the columns are 'txt'"):
+        one(write(tmp_path, "c.jsonl", '{"text": "가"}\n{"txt": "나"}\n'))
 
 
 # --- The text itself --------------------------------------------------------------------------------------------

@@ -21,7 +21,7 @@ from jumok.text._source import Place, Source, describe_sources, listed, no_rows,
 
 Row = tuple[str, ...]
 
-_EXACT = 2.0**53  # above, a float is a whole number because it has no more digits
+_LARGEST_EXACT = 2.0**53  # above, a float is a whole number because it has no more digits
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -148,13 +148,13 @@ def read_column(path: str | Path, column: str, *, encoding: str | None = None, t
     return [cell for found in inputs for [cell] in _rows_of(found, names, lines_are_rows=True)]
 
 
-def _rows_of(found: Reading | Columnar, names: Row, *, lines_are_rows: bool = False) -> Rows:
+def _rows_of(found: Reading | Columnar, names: Row, *, lines_are_rows: bool = False) -> _CleanRows:
     """Return the rows of an input; raise TextError if one that was named has none."""
     cells = cells_of(found, names)
     if lines_are_rows and isinstance(found, Reading) and found.format == "text":
         numbered = enumerate(lines(found.pieces()), 1)
         cells = ((Place(found.file.name, number), [line if line.strip() else ""]) for number, line in numbered)
-    rows = Rows(names, cells)
+    rows = _CleanRows(names, cells)
     if not rows and found.file.named:
         raise no_rows(found.file.name)
     return rows
@@ -187,7 +187,7 @@ def from_rows(columns: Sequence[str] | str, rows: Iterable[Sequence[object]], na
                 )
             yield where, row
 
-    found = Rows(names, placed())
+    found = _CleanRows(names, placed())
     if not found:
         raise no_rows(name)
     source = Source(
@@ -224,7 +224,7 @@ def _checked_columns(columns: Sequence[str] | str) -> Row:
     return names
 
 
-class Rows(list[Row]):
+class _CleanRows(list[Row]):
     """The rows of one source: strings in NFC with "\\n" for newlines.
 
     Attributes:
@@ -271,7 +271,7 @@ def _spelled(where: Place, column: str, value: object) -> str:
             column=column,
             value=value,
         )
-    if isinstance(value, float) and value.is_integer() and abs(value) < _EXACT:
+    if isinstance(value, float) and value.is_integer() and abs(value) < _LARGEST_EXACT:
         return str(int(value))
     if isinstance(value, bool | int | float):
         return json.dumps(value)
