@@ -104,7 +104,7 @@ def describe_machine(device: torch.device) -> dict[str, Any]:
         "processor": processor_name(device),
         "instructions": torch.backends.cpu.get_cpu_capability(),
         "threads": torch.get_num_threads(),
-        "device": str(device),
+        "device": device.type,  # a run may go on with another GPU of the same kind
     }
 
 

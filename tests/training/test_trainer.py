@@ -648,9 +648,6 @@ def test_random_numbers_between_steps_are_the_callers(start: Start) -> None:
 
 @pytest.mark.long
 @pytest.mark.compile
-@pytest.mark.long
-# torch's compiler warns its own developers.
-@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning", "ignore::FutureWarning")
 def test_a_compiled_run_equals_its_resumed_self(start: Start, tmp_path: Path) -> None:
     if not has_compiler(torch.device("cpu")):
         pytest.skip("there is no C++ compiler for torch.compile here")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import os
 import tempfile
+import warnings
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -60,7 +61,9 @@ def compile_training(model: nn.Module, task: Task[Any], one_pass: Callable[[], o
     """
     try:
         keep_code_private()
-        _compile(model, task, one_pass, set())
+        with warnings.catch_warnings():  # of torch and its compiler, about their own code
+            warnings.simplefilter("ignore")
+            _compile(model, task, one_pass, set())
         return ""
     except torch.OutOfMemoryError:
         raise
