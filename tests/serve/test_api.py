@@ -612,10 +612,10 @@ def test_a_request_has_a_deadline(models: ServedModels) -> None:
 def test_calls_that_wait_for_a_thread_are_bounded() -> None:
     async def work() -> None:
         threads, free = Threads(1, 1), threading.Event()
-        calls = [asyncio.create_task(threads.run(free.wait)) for _ in range(2)]
+        calls = [asyncio.create_task(threads.run(lambda: free.wait(3))) for _ in range(2)]
         await asyncio.sleep(0)
         with pytest.raises(Overloaded, match="2 texts are waiting"):
-            await threads.run(free.wait)
+            await threads.run(lambda: free.wait(3))
         free.set()
         await asyncio.gather(*calls)
         assert await threads.run(lambda: 3) == 3
