@@ -300,10 +300,10 @@ def test_the_columns_are_recorded_under_the_names_that_the_table_gave_them(begin
     assert set(data) >= Seq2Seq.keys
 
 
-def test_another_table_is_told_by_the_rows_that_were_given(begin: Callable[..., Trainer], tmp_path: Path) -> None:
-    """A row that was left out once made the message compare 60 rows with 61."""
+def test_another_table_is_refused(begin: Callable[..., Trainer], tmp_path: Path) -> None:
+    """One of which only a row that is left out differs is another one, too."""
     begin(pairs=table(60, ("1", "")), val_text=table(8, ("1", "")))
-    with pytest.raises(ResumeError, match=r"61 rows, sha256 .* was given: 62 rows"):
+    with pytest.raises(ResumeError, match="was started with another text"):
         Trainer.resume(tmp_path / "run", table(60, ("1", ""), ("2", "")), device="cpu")
     with pytest.raises(ResumeError, match="not started with this held-out text"):
         Trainer.resume(tmp_path / "run", val_text=table(7), device="cpu")
