@@ -6,7 +6,7 @@ READY  := $(VENV)/.ready
 EMPTY  := build/package/venv/$(notdir $(BIN))
 
 .DEFAULT_GOAL := help
-.PHONY: help demo quick test long check pages docs package sbom bench clean
+.PHONY: help demo quick test long gpu check pages docs package sbom bench clean
 
 help:                     ## show this list
 	@sed -n 's/^\([a-z]*\):[^#]*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -38,6 +38,9 @@ test: $(READY)            ## run the test suite
 
 long: $(READY)            ## run the tests that take long: chapters that train, kills, faults
 	$(BIN)/python -m pytest -q -n auto --dist worksteal -m long
+
+gpu: $(READY)             ## run the tests that need an NVIDIA GPU
+	CUDA_VISIBLE_DEVICES=0 $(BIN)/python -m pytest -q tests/test_cuda.py tests/inference/test_torch_slots.py
 
 check: $(READY)           ## check style and types, of Python and of the pages, and the words of the Korean texts
 	$(BIN)/ruff check .

@@ -26,11 +26,11 @@ from jumok.processors import let_waiting_threads_sleep
 
 PHASES = {
     "reading": ["jumok.cli.train_request:read_material"],
-    "tokenizer": ["jumok.training.start:Start._tokenizer"],
+    "tokenizer": ["jumok.training.tasks.language_modelling:LanguageModelling.make_tokenizer"],
     "tokens": ["jumok.training.tasks.language_modelling:LanguageModelling.prepare"],
-    "measuring": ["jumok.training.policy:measure"],
+    "measuring": ["jumok.training.policy:measure_step"],
     "model": ["jumok.training.start:new_run"],
-    "compiling": ["jumok.training.compilation:Compilation.start"],
+    "compiling": ["jumok.training.loop:compile_training"],
     "steps": ["jumok.training.loop:Loop.take_step"],
     "validations": ["jumok.training.validation:Validation.figures"],
     "samples": ["jumok.training.tasks.language_modelling:LanguageModelling.sample"],

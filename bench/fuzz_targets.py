@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors.torch import load_file, save_file
 from torch import nn
 
 import jumok
@@ -276,7 +277,14 @@ def exported(folder: Path) -> dict[str, bytes]:
     from jumok.interop.huggingface import to_hf
 
     for name, model in some_models().items():
-        to_hf(model, folder / name, **({"largest": 4_000} if name == "mlm" else {}))
+        to_hf(model, folder / name)
+    whole = folder / "mlm" / "model.safetensors"
+    tensors = load_file(whole)
+    places = {name: f"model-{len(name) % 2}.safetensors" for name in tensors}
+    for place in set(places.values()):
+        save_file({name: tensors[name] for name in places if places[name] == place}, whole.with_name(place))
+    whole.with_name(f"{whole.name}.index.json").write_text(json.dumps({"weight_map": places}))
+    whole.unlink()
     pickled, words = folder / "classic", folder / "classify"
     torch.save(some_models()["classic"].state_dict(), pickled / "pytorch_model.bin")
     (pickled / "model.safetensors").unlink()

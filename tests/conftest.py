@@ -19,6 +19,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+# Tests compute on the processor: with a GPU, torch has threads that no forked process may have. `make gpu` shows one.
+os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")
+
 import pytest
 import torch
 from matplotlib.figure import Figure
@@ -42,7 +45,7 @@ from jumok.runs.folder import RunFolder
 from jumok.text import Text
 from jumok.training.subscribers import pictures
 from jumok.training.trainer import Trainer
-from jumok.view.training_pictures import draw_loss
+from jumok.view.run_pictures import draw_loss
 
 FIXTURES = Path(__file__).resolve().parent / "fixtures"
 SHARED = Path(__file__).resolve().parents[2] / "shared"
@@ -324,6 +327,12 @@ def assert_same(run: Path, reference: Path) -> None:
     assert events_of(run) == events_of(reference)
     configs = [json.loads((folder / "config.json").read_text(encoding="utf-8")) for folder in (run, reference)]
     assert configs[0] == configs[1]
+
+
+def loss_of(trainer: Trainer, *batch: torch.Tensor) -> torch.Tensor:
+    """What a step over a batch alone would minimise, a scalar."""
+    loss: torch.Tensor = trainer.objective(trainer.task.counts(batch), *batch).sum()
+    return loss
 
 
 # --- the command line ---

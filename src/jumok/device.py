@@ -15,7 +15,6 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
-from threading import Lock
 from typing import Any
 
 import torch
@@ -105,7 +104,7 @@ def describe_machine(device: torch.device) -> dict[str, Any]:
         "processor": processor_name(device),
         "instructions": torch.backends.cpu.get_cpu_capability(),
         "threads": torch.get_num_threads(),
-        "device": str(device),
+        "device": device.type,  # a run may go on with another GPU of the same kind
     }
 
 
@@ -158,29 +157,17 @@ def keeping_memory(device: torch.device) -> Iterator[None]:
     """Keep freed memory in the process inside the block, instead of returning it to the system (CPU and glibc only).
 
     glibc returns the memory of a tensor of more than 32 MB as soon as it is freed, although each training step needs it
-    again. The setting holds for the whole process. When the last such block ends, unused memory is returned, and the
-    limits become those that glibc reaches by itself after a large tensor was freed; limits that were set before, and
-    the adaptation of the limits, are not restored. bench/LOG.md has the time and the memory.
+    again. The setting holds for the whole process. At the end of the block unused memory is returned, and the limits
+    become those that glibc reaches by itself after a large tensor was freed; limits that were set before, and the
+    adaptation of the limits, are not restored. bench/LOG.md has the time and the memory.
     """
-    global _keeping
-    if device.type != "cpu":
-        yield
-        return
-    with _lock:
-        _keeping += 1
-        if _keeping == 1:
-            keep_memory()
+    if device.type == "cpu":
+        keep_memory()
     try:
         yield
     finally:
-        with _lock:
-            _keeping -= 1
-            if _keeping == 0:
-                _give_memory_back()
-
-
-_lock = Lock()
-_keeping = 0  # blocks of `keeping_memory` that are open
+        if device.type == "cpu":
+            _give_memory_back()
 
 
 def keep_memory() -> None:

@@ -32,9 +32,9 @@ SAYINGS = re.compile(
 def free_memory(device: Any = "cpu") -> int | None:
     """Return the bytes that this process can still allocate, or None if unknown.
 
-    For a GPU this is the free memory that the driver reports. Otherwise it is the available memory plus the free swap
-    space; or what is left of a limit of the container (cgroup) or of the process (`ulimit -v`, `ulimit -d`), if that is
-    less. On systems that report only the total, it is the total.
+    For a GPU this is the free memory that the driver reports, and what PyTorch has taken and does not use. Otherwise it
+    is the available memory plus the free swap space; or what is left of a limit of the container (cgroup) or of the
+    process (`ulimit -v`, `ulimit -d`), if that is less. On systems that report only the total, it is the total.
 
     Args:
         device: a torch.device, or its name.
@@ -42,7 +42,8 @@ def free_memory(device: Any = "cpu") -> int | None:
     if str(device).startswith("cuda"):
         import torch
 
-        return torch.cuda.mem_get_info(device)[0]
+        kept = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+        return torch.cuda.mem_get_info(device)[0] + kept
     known = [_free_of_system(), *_free_of_groups(), *_free_of_limits()]
     return min((memory for memory in known if memory is not None), default=None)
 

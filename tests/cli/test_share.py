@@ -67,11 +67,16 @@ def test_share_the_folder_one_is_in(jumok: Jumok, run: Path, monkeypatch: pytest
 
 
 def test_convert_to_a_page(jumok: Jumok, run: Path) -> None:
+    end = jumok("convert", run, "page.html", "--to", "page", "--json")
+    assert end.json == {"source": "novel", "target": "page.html", "to": "page"}
+    assert header_of("page.html")["about"]["name"] == "novel"
+
+
+def test_what_is_said_about_a_model_is_in_the_page(jumok: Jumok, run: Path) -> None:
     said = {"title": "나의 모델", "note": "<b>첫 모델</b>", "licence": "CC BY 4.0"}
     options = [word for name, text in said.items() for word in (f"--{name}", text)]
-    end = jumok("convert", run, "page.html", "--to", "page", "--exact", "--language", "ko", *options, "--json")
+    end = jumok("share", run, "--out", "page.html", "--exact", "--language", "ko", *options, "--json")
     assert end.code == 0, end.err
-    assert end.json == {"source": "novel", "target": "page.html", "to": "page"}
     header = header_of("page.html")
     assert {name: header["about"][name] for name in said} == said
     assert (header["language"], header["about"]["bits"]) == ("ko", 16)
@@ -99,7 +104,7 @@ def test_a_large_page_is_written_with_a_warning(jumok: Jumok, run: Path, monkeyp
         (["share", "novel", "--out", "none/page.html"], 2, "there is no folder none"),
         (["share", "novel", "--out", "text.txt"], 2, "was not written by jumok; give another name, or --force"),
         (["share", "rung"], 1, "type='rung', which jumok share does not compute"),
-        (["convert", "novel", "hf", "--to", "hf", "--exact"], 2, "--exact is not for --to hf; leave it out"),
+        (["convert", "novel", "hf", "--to", "hf", "--force"], 2, "--force is not for --to hf; leave it out"),
     ],
 )  # fmt: skip
 def test_bad_input(jumok: Jumok, run: Path, arguments: list[str], code: int, message: str) -> None:

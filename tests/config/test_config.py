@@ -77,6 +77,10 @@ BAD_SHAPES: list[tuple[dict[str, Any], str]] = [
     ({"n_layer": None}, "n_layer=None is of type NoneType"),
     ({"n_layer": "4"}, "n_layer='4' is of type str"),
     ({"tie_embeddings": 1}, "tie_embeddings=1 is of type int; it must be of type bool."),
+    ({"vocab_size": 9, "bos_id": 9}, "bos_id=9 is out of range: it must be between 0 and 8."),
+    ({"vocab_size": 9, "eos_ids": (1, 9)}, "an id in eos_ids=9 is out of range"),
+    ({"vocab_size": 9, "frame": {"after": [9]}}, "an id in frame=9 is out of range"),
+    ({"vocab_size": 9, "generation": {"bad_words_ids": [[1, 9]]}}, "an id in generation=9 is out of range"),
 ]
 
 BAD_TRAINING: list[tuple[dict[str, Any], str]] = [

@@ -145,51 +145,12 @@ def test_cells_that_a_mask_hides_are_grey(tmp_path: Path, shown: list[Any]) -> N
     assert [len(texts(axes)) for axes in shown[1].axes] == [4, 2]
 
 
-def test_numbers_can_be_read_on_their_cells(tmp_path: Path, shown: list[Any]) -> None:
-    for diverging, values in ((False, [[0.0, 0.4, 1.0]]), (True, [[-1.0, 0.0, 1.0]])):
-        draw_matrix(values, tmp_path / "a.png", diverging=diverging)
-        axes = shown[-1].axes[0]
-        for text, value in zip(axes.texts, values[0], strict=True):
-            cell = sum(axes.images[0].to_rgba(value)[:3]) / 3
-            letters = sum(matplotlib.colors.to_rgb(text.get_color())) / 3
-            assert abs(cell - letters) > 0.3
-
-
-def test_labels_and_the_colour_bar(tmp_path: Path, shown: list[Any], hangul: None) -> None:
-    draw_matrix(torch.rand(2, 5), tmp_path / "a.png", rows=["가", "나"], columns=WORDS, title="제목")
-    axes = shown[0].axes[0]
-    assert [label.get_text() for label in axes.get_yticklabels()] == ["가", "나"]
-    assert [label.get_text() for label in axes.get_xticklabels()] == WORDS
-    assert axes.get_title() == "제목"
-    assert len(shown[0].axes) == 1
-    draw_matrix(torch.rand(2, 5), tmp_path / "a.png", label="점수")
-    assert shown[1].axes[1].get_ylabel() == "점수"
-    assert [label.get_text() for label in shown[1].axes[0].get_yticklabels()] == ["0", "1"]
-    draw_matrix(torch.rand(2, 5), tmp_path / "a.png", numbers=False)
-    assert len(shown[2].axes) == 2
-
-
 def test_side_by_side_the_same_value_has_the_same_colour(tmp_path: Path, shown: list[Any]) -> None:
     draw_matrices([[[0.1, 0.2]], [[0.2, 0.8]], [[0.5, 0.5]]], tmp_path / "a.png", titles=["a", "b", "c"])
     matrices, bar = shown[0].axes[:3], shown[0].axes[3:]
     assert [axes.images[0].get_clim() for axes in matrices] == [(0, 0.8)] * 3
     assert [axes.get_title() for axes in matrices] == ["a", "b", "c"]
     assert len(bar) == 1
-
-
-# --- lines and bars ---
-
-
-def test_lines(tmp_path: Path, shown: list[Any], hangul: None) -> None:
-    series = {"캐시 없이": ([64, 128, 256], torch.tensor([1.0, 4, 16])), "캐시와": (range(3), [1, 1, 2])}
-    draw_lines(series, tmp_path / "a.png", x_label="길이", y_label="시간 (ms)", title="제목", log_y=True)
-    axes = shown[0].axes[0]
-    assert [line.get_label() for line in axes.lines] == ["캐시 없이", "캐시와"]
-    assert [line.get_ydata().tolist() for line in axes.lines] == [[1, 4, 16], [1, 1, 2]]
-    assert len({line.get_color() for line in axes.lines}) == len({line.get_marker() for line in axes.lines}) == 2
-    assert (axes.get_xlabel(), axes.get_ylabel(), axes.get_title()) == ("길이", "시간 (ms)", "제목")
-    assert (axes.get_xscale(), axes.get_yscale()) == ("linear", "log")
-    assert [text.get_text() for text in axes.get_legend().get_texts()] == ["캐시 없이", "캐시와"]
 
 
 # --- wrong use ---
@@ -199,21 +160,16 @@ def test_lines(tmp_path: Path, shown: list[Any], hangul: None) -> None:
     ("draw", "message"),
     [
         (lambda p: draw_matrix([1, 2], p), r"values has the shape \(2,\); give a matrix \(T, S\)"),
-        (lambda p: draw_matrix(torch.rand(2, 3, 3), p), r"values has the shape \(2, 3, 3\)"),
         (lambda p: draw_matrix(torch.rand(0, 3), p), r"values has the shape \(0, 3\)"),
         (lambda p: draw_matrix([["a"]], p), "'values' is not made of numbers"),
         (lambda p: draw_matrix([[1, 2], [3]], p), "rows are of different lengths"),
         (lambda p: draw_matrix(torch.eye(2), p, rows=["a"]), "rows has 1 labels for 2 rows; give one for each"),
-        (lambda p: draw_matrix(torch.eye(2), p, columns=list("abc")), "columns has 3 labels for 2 columns"),
         (lambda p: draw_matrices([], p, titles=[]), "matrices of one shape; given: none"),
         (lambda p: draw_matrices([torch.eye(2), torch.eye(3)], p, titles=["", ""]), r"\(2, 2\), \(3, 3\)"),
         (lambda p: draw_matrices([torch.eye(2)], p, titles=[]), "titles has 0 entries for 1 matrices"),
-        (lambda p: draw_matrices([torch.eye(2)], p, titles=["a"], masks=[]), "masks has 0 entries for 1 matrices"),
         (lambda p: draw_matrix(torch.eye(2), p, mask=torch.ones(3, 3)), r"mask has the shape \(3, 3\), which does not"),
         (lambda p: draw_lines({}, p), "series is empty"),
         (lambda p: draw_lines({"a": ([1, 2], [1])}, p), "series 'a' has 2 xs and 1 ys"),
-        (lambda p: draw_lines({"a": ([[1]], [1])}, p), r"'a' has the shape \(1, 1\); give a list of numbers"),
-        (lambda p: draw_lines({"a": (["b"], [1])}, p), "is not made of numbers"),
     ],
 )
 def test_what_cannot_be_drawn(draw: Callable[[Path], None], message: str, tmp_path: Path) -> None:
@@ -236,21 +192,6 @@ def test_no_font_with_hangul(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 
 # --- sequences ---
-
-
-def test_boxes_stand_below_the_text_that_they_cover(tmp_path: Path, shown: list[Any], hangul: None) -> None:
-    rows = {"글자": [("책", 1), ("을", 1)], "바이트": [("ec", 0.5), ("b1", 0.5), ("을", 1.0)]}
-    draw_boxes(rows, tmp_path / "a.png", title="제목")
-    axes = shown[0].axes[0]
-    boxes = [patch.get_bbox() for patch in axes.patches]
-    assert [(box.x0, box.x1) for box in boxes] == [(0, 1), (1, 2), (0, 0.5), (0.5, 1), (1, 2)]
-    assert [round((box.y0 + box.y1) / 2) for box in boxes] == [0, 0, 1, 1, 1]
-    assert axes.get_ylim()[0] > axes.get_ylim()[1], "the first row is above"
-    assert [text.get_text() for text in axes.texts] == ["책", "을", "ec", "b1", "을"]
-    assert [label.get_text() for label in axes.get_yticklabels()] == ["글자", "바이트"]
-    assert axes.get_title() == "제목"
-    colours = [patch.get_facecolor() for patch in axes.patches]
-    assert colours[2] != colours[3], "neighbours can be told apart"
 
 
 @pytest.mark.parametrize(

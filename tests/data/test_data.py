@@ -99,6 +99,19 @@ def test_chunks_give_the_same_ids_as_the_whole_text(
     assert [path.name for path in tmp_path.iterdir()] == ["ids.npy"]
 
 
+def test_the_share_of_a_large_text_is_reported(tmp_path: Path, tales: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    text, tokenizer, shares = reader.from_string(tales), train_tokenizer(tales), list[float]()
+    chunks = text.chunks
+    monkeypatch.setattr(text, "chunks", lambda start=0, stop=None: chunks(start, stop, 97))
+    tokenize(text, tokenizer, tmp_path / "ids.npy", report=shares.append)
+    assert shares == []
+    monkeypatch.setattr("jumok.data.ids.LARGE", 0)
+    tokenize(text, tokenizer, tmp_path / "ids.npy", report=shares.append)
+    assert shares[0] == 0
+    assert shares[-1] >= 0.98
+    assert shares == sorted(set(shares))
+
+
 @pytest.mark.parametrize("content", [None, b"", b"\x93NUMPY", b"garbage" * 50], ids=str)
 def test_damaged_ids_are_named(tmp_path: Path, content: bytes | None) -> None:
     path = tmp_path / "train.npy"

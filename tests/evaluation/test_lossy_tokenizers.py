@@ -16,8 +16,7 @@ import torch
 import jumok as package
 from conftest import Jumok
 from jumok.config import BERTConfig, GPTConfig
-from jumok.errors import ConfigError, TokenizerError
-from jumok.evaluation.by_position import loss_by_position
+from jumok.errors import ConfigError
 from jumok.evaluation.language_model import evaluate_text
 from jumok.models import build
 from jumok.models.gpt import GPT
@@ -87,12 +86,7 @@ def test_a_few_lost_characters_are_counted_and_change_nothing() -> None:
     assert evaluate_text(model, text, allow_lossy=True) == found
 
 
-def test_all_figures_per_character_of_a_lossy_tokenizer_are_refused() -> None:
-    """Figures by position are refused, too; those of masked tokens, which are per token, are not."""
-    model = model_with(word_piece())
-    with pytest.raises(TokenizerError, match=r"loses 6 of the 8 characters of this text \(75\.00%\).*allow_lossy"):
-        loss_by_position(model, LOST)
-    assert loss_by_position(model, LOST, allow_lossy=True).nats_per_char
+def test_allow_lossy_is_for_language_models() -> None:
     with pytest.raises(ConfigError, match="allow_lossy is not for a model of task mlm"):
         package.evaluate(build(BERTConfig(vocab_size=9, n_layer=1, n_head=1, n_embd=4)), LOST, allow_lossy=True)  # type: ignore[call-overload]
 
@@ -122,9 +116,6 @@ def test_the_public_function_and_the_command(jumok: Jumok, own_folder: Path) -> 
     assert "are lower bounds (≥)" in end.err
     shown = jumok("evaluate", "run", "글.txt", "--allow-lossy").out
     assert f"≥ {allowed.nats_per_char:.4f}" in shown
-    end = jumok("evaluate", "run", "글.txt", "--picture", "loss.png")
-    assert end.code == 1
-    assert "--allow-lossy" in end.err
 
 
 def test_a_comparison_has_no_figure_of_a_lossy_model(jumok: Jumok, own_folder: Path) -> None:
@@ -134,18 +125,10 @@ def test_a_comparison_has_no_figure_of_a_lossy_model(jumok: Jumok, own_folder: P
     Path("글.txt").write_text(TEXT, encoding="utf-8")
     end = jumok("evaluate", "lossy", "whole", "글.txt", "--json")
     lossy, whole = end.json["models"]
-    assert lossy["nats_per_char"] is lossy["by_position"] is None
+    assert lossy["nats_per_char"] is None
     assert whole["nats_per_char"] > 0
-    assert whole["by_position"]
     assert "lossy: The tokenizer loses" in end.err
     lines = jumok("evaluate", "lossy", "whole", "글.txt").out.splitlines()
     assert lines[1].split()[2:5] == ["–", "–", "–"]
     lines = jumok("evaluate", "lossy", "whole", "글.txt", "--allow-lossy").out.splitlines()
     assert lines[1].split()[2] == "≥"
-    end = jumok("evaluate", "lossy", "whole", "글.txt", "--allow-lossy", "--json")
-    assert end.json["models"][0]["by_position"]["nats_per_char"]
-    package.save(model_with(word_piece()), "other")
-    drawn = jumok("evaluate", "lossy", "other", "글.txt", "--picture", "losses.png", "--json")
-    assert drawn.json["picture"] is None
-    assert not (own_folder / "losses.png").exists()
-    assert "losses.png is not drawn" in drawn.err

@@ -165,5 +165,5 @@ def test_without_sacrebleu(model: EncoderDecoder, monkeypatch: pytest.MonkeyPatc
 def test_a_diverged_model(model: EncoderDecoder) -> None:
     with torch.no_grad():
         model.token_embedding.weight.fill_(math.nan)
-    with pytest.raises(JumokError, match="losses are not finite"):
+    with pytest.raises(JumokError, match="numbers are not finite"):
         evaluate_pairs(model, PAIRS)

@@ -145,18 +145,6 @@ def test_answers_do_not_depend_on_their_company(model: EncoderDecoder, search: S
         assert [a.score for a in one] == pytest.approx([a.score for a in other], rel=1e-9)
 
 
-@pytest.mark.parametrize(
-    "search",
-    [Search(), Search(beam=3, n_best=3), Search(n_best=2, temperature=1.0)],
-    ids=["greedy", "beam", "sampling"],
-)
-def test_the_cache_changes_nothing(model: EncoderDecoder, search: Search) -> None:
-    cached, plain = (answer_ids(model, ids_of(model, SOURCES), search, seed=1, cache=cache) for cache in (True, False))
-    assert ids(cached) == ids(plain)
-    for one, other in zip(cached, plain, strict=True):
-        assert [a.score for a in one] == pytest.approx([a.score for a in other], rel=1e-9)
-
-
 def test_finished_answers_stop_costing(model: EncoderDecoder, monkeypatch: pytest.MonkeyPatch) -> None:
     """The decoder computes one row for each token that is written, and none for what is finished."""
     computed = []

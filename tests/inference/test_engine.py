@@ -21,7 +21,6 @@ from jumok.inference.slots import Chunk
 from jumok.inference.writer import Continuation
 from jumok.models.encoder_decoder import EncoderDecoder
 from jumok.models.gpt import GPT
-from jumok.nn.attention import ScaledDotProductAttention
 from jumok.tokenizers import train_tokenizer
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("backend")]
@@ -351,27 +350,7 @@ def test_rules_change_the_ids_of_one_text():
     assert len({1, *texts[1].drawn}) < 21
 
 
-# --- who watches ------------------------------------------------------------------------------------------------------
-
-
-def test_a_hook_that_is_set_in_the_middle_sees_whole_windows_of_all_texts():
-    model = tiny()
-    requests = [Request(prompt=[1, 2, 3], sampling=GREEDY, tokens=30), Request(prompt=[7], sampling=GREEDY, tokens=30)]
-    wanted = [outcome(alone(model, request)) for request in requests]
-    engine = Engine(model, 2)
-    texts = [engine.admit(request) for request in requests]
-    for _ in range(5):
-        engine.step()
-    lengths: list[tuple[int, int]] = []
-    seam = next(part for part in model.modules() if isinstance(part, ScaledDotProductAttention))
-    handle = seam.register_forward_pre_hook(lambda _, given: lengths.append((given[0].shape[-2], given[1].shape[-2])))
-    engine.step()
-    engine.step()
-    handle.remove()
-    while engine.active:
-        engine.step()
-    assert sorted(lengths) == [(6, 6), (7, 7), (8, 8), (9, 9)]
-    assert [outcome(text) for text in texts] == wanted
+# --- prefixes ---------------------------------------------------------------------------------------------------------
 
 
 def test_common_is_the_plain_loop():

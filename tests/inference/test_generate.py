@@ -103,7 +103,7 @@ def test_a_model_without_a_tokenizer_is_refused():
 
 def test_a_tokenizer_of_another_model_is_refused():
     model = tiny()
-    model.tokenizer = train_tokenizer(TEXT, "char", alphabet="ksx1001")
+    model.tokenizer = train_tokenizer(TEXT, "jamo")
     with pytest.raises(TokenizerError, match=r"has \d+ ids, the model only"):
         generate(model, "나는")
 

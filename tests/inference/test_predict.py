@@ -199,6 +199,8 @@ def test_texts_on_the_command_line(command: Command, model: GPT):
     assert [line[2] for line in lines] == ["그냥 그래요", TEXTS[2].strip()]
     assert float(lines[0][1]) == pytest.approx(wanted[0].probabilities[wanted[0].label], abs=6e-4)
     assert "1 of 2 texts are longer than the context of 24 tokens" in end.err
+    answers = command("그냥 그래요", TEXTS[2], "--json").json["predictions"]
+    assert [one["cut"] for one in answers] == [False, True]
 
 
 def test_standard_input_a_text_a_line(command: Command):
@@ -252,7 +254,7 @@ def test_json_under_any_name(command: Command):
 )
 def test_files(name: str, content: str, command: Command, tmp_path: Path):
     (tmp_path / name).write_text(content, encoding="utf-8")
-    end = command(name, "--column=document", "--json")
+    end = command(name, "--text=document", "--json")
     found = json.loads(end.out.splitlines()[-1])["predictions"]
     assert [one["text"] for one in found] == ["그냥 그래요", "봤어요"]
     assert set(found[0]["probabilities"]) == set(LABELS)
@@ -265,7 +267,7 @@ def test_files(name: str, content: str, command: Command, tmp_path: Path):
 def test_a_table_on_standard_input(command: Command):
     """Where a column is named, a header is no text to sort; where none is, each line is one."""
     table = "id,document\n1,그냥 그래요\n2,봤어요\n"
-    for arguments in (["-", "--text=document"], ["--column=document"]):
+    for arguments in (["-", "--text=document"], ["--text=document"]):
         found = command(*arguments, "--json", stdin=table).json["predictions"]
         assert [one["text"] for one in found] == ["그냥 그래요", "봤어요"]
     assert len(command("-", "--json", stdin=table).json["predictions"]) == 3
@@ -274,7 +276,6 @@ def test_a_table_on_standard_input(command: Command):
 def test_what_cannot_be_read_is_said(command: Command, tmp_path: Path):
     (tmp_path / "new.tsv").write_text("text\tlabel\n좋아요\t1\n\t0\n", encoding="utf-8")
     for arguments, message in (
-        (("new.tsv", "--text=text", "--column=label"), "--text text and --column label name two columns"),
         (("gone.tsv",), "gone.tsv does not exist"),
         (("",), "all of the given texts (1) are empty"),
     ):
@@ -334,6 +335,7 @@ def test_options_of_other_models_are_refused(command: Command, tmp_path: Path):
     headless = build(dataclasses.replace(bert.config, head="pooler"))
     headless.tokenizer = tokenizer
     save(headless, tmp_path / "headless")
+    Path("text.txt").write_text("글 하나", encoding="utf-8")
     for verb, folder, arguments, message in (
         ("generate", "hidden", ("--prompt=[MASK]", "--seed=1"), "--seed does not apply to the model in hidden"),
         ("generate", "hidden", ("--prompt=[MASK]", "--samples=2"), "--samples does not apply to the model in hidden"),
@@ -349,7 +351,7 @@ def test_options_of_other_models_are_refused(command: Command, tmp_path: Path):
             ("gone.txt", "--beam=2"),
             "--beam does not apply to the model in hidden; its options are --encoding",
         ),
-        ("evaluate", "headless", ("gone.txt",), 'masked tokens are predicted by a BERT with head="mlm"'),
+        ("evaluate", "headless", ("text.txt",), 'masked tokens are predicted by a BERT with head="mlm"'),
     ):
         end = command(*arguments, folder=folder, verb=verb)
         assert end.code in (1, 2)
@@ -373,7 +375,7 @@ def test_from_a_table_to_an_answer(command: Command, tmp_path: Path):
     assert "held out accuracy" in end.err
     figures = json.loads(end.out.splitlines()[-1])
     assert {"accuracy", "f1_macro", "f1[0]", "f1[1]"} <= set(figures)
-    table = command("new.tsv", "--column=document", folder="trained").out
+    table = command("new.tsv", "--text=document", folder="trained").out
     answers = list(csv.reader(io.StringIO(table), "excel-tab"))
     assert [text for _, _, text in answers[:2]] == ['정말 "좋아요"', "아, 지루해요"]
     assert {label for label, _, _ in answers} <= {"0", "1"}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from contextlib import suppress
+from queue import SimpleQueue
 from typing import Any
 
 import pytest
@@ -14,14 +14,32 @@ from torch import Tensor
 from jumok.errors import JumokError
 from jumok.inference.engine import Engine
 from jumok.inference.generate import write_all
-from jumok.inference.requests import Event, Overloaded, Request
+from jumok.inference.requests import Event, Overloaded, Request, joined
 from jumok.inference.sampling import Sampling
-from jumok.inference.service import Service, Stream
+from jumok.inference.service import Service
 from jumok.models.gpt import GPT
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("backend")]
 
 LONG = Request(prompt=[1], sampling=Sampling(temperature=1), tokens=10**6)
+
+
+class Stream(Iterator[Event]):
+    """The events of one text, for any thread."""
+
+    def __init__(self, service: Service, request: Request) -> None:
+        self._news: SimpleQueue[Event | JumokError] = SimpleQueue()
+        self._over = False
+        self.text = service.submit(request, self._news.put)
+
+    def __next__(self) -> Event:
+        if self._over:
+            raise StopIteration
+        found = self._news.get(timeout=120)
+        if isinstance(found, JumokError):
+            raise found
+        self._over = found.finish is not None
+        return found
 
 
 @pytest.fixture
@@ -36,10 +54,9 @@ def service(model: GPT) -> Iterator[Service]:
     service.close(finish=False, timeout=60)
 
 
-def joined(stream: Stream) -> Event:
+def whole(stream: Stream) -> Event:
     """All events of a text as one."""
-    first, *rest = stream
-    return sum(rest, start=first)
+    return joined(list(stream))
 
 
 def test_callers_in_many_threads_get_what_each_would_get_alone(model: GPT):
@@ -49,7 +66,7 @@ def test_callers_in_many_threads_get_what_each_would_get_alone(model: GPT):
     found: dict[int, Event] = {}
 
     def call(number: int) -> None:
-        found[number] = joined(service.submit(requests[number]))
+        found[number] = whole(Stream(service, requests[number]))
 
     threads = [threading.Thread(target=call, args=(number,)) for number in range(len(requests))]
     for thread in threads:
@@ -70,61 +87,61 @@ def test_texts_that_a_free_slot_is_for_do_not_fill_the_queue(model: GPT):
     service = Service(model, slots=3, waiting=4)
     with service._changed:  # the thread cannot let any of them in
         for _ in range(7):
-            service.submit(LONG)
+            Stream(service, LONG)
         with pytest.raises(Overloaded, match="7 texts are waiting"):
-            service.submit(LONG)
+            Stream(service, LONG)
     service.close(finish=False, timeout=60)
 
 
 def test_cancelling_frees_the_slot(service: Service):
-    running = [service.submit(LONG) for _ in range(3)]
+    running = [Stream(service, LONG) for _ in range(3)]
     for stream in running:
         assert next(stream).drawn
-    waiting = service.submit(Request(prompt=[2], tokens=2))
-    running[1].cancel()
-    assert joined(running[1]).finish == "cancelled"
-    assert joined(waiting).finish == "length"
+    waiting = Stream(service, Request(prompt=[2], tokens=2))
+    service.cancel(running[1].text)
+    assert whole(running[1]).finish == "cancelled"
+    assert whole(waiting).finish == "length"
     assert service.counts().running == 2
 
 
 def test_a_text_that_waits_can_be_cancelled(service: Service):
-    running = [service.submit(LONG) for _ in range(3)]
+    running = [Stream(service, LONG) for _ in range(3)]
     next(running[2])
-    waiting = service.submit(LONG)
-    waiting.cancel()
+    waiting = Stream(service, LONG)
+    service.cancel(waiting.text)
     assert list(waiting) == [Event((), "", "cancelled")]
-    waiting.cancel()  # again: nothing happens
+    service.cancel(waiting.text)  # again: nothing happens
     assert service.counts().running == 3
 
 
 def test_a_full_queue_refuses(service: Service):
-    running = [service.submit(LONG) for _ in range(3)]
+    running = [Stream(service, LONG) for _ in range(3)]
     for stream in running:
         next(stream)
-    waiting = [service.submit(LONG) for _ in range(4)]
+    waiting = [Stream(service, LONG) for _ in range(4)]
     with pytest.raises(Overloaded, match="4 texts are waiting"):
-        service.submit(LONG)
-    waiting[0].cancel()
-    assert joined(waiting[0]).finish == "cancelled"
-    service.submit(LONG)
+        Stream(service, LONG)
+    service.cancel(waiting[0].text)
+    assert whole(waiting[0]).finish == "cancelled"
+    Stream(service, LONG)
 
 
 def test_closing_finishes_what_was_begun(model: GPT):
     service = Service(model, slots=2)
-    streams = [service.submit(Request(prompt=[number], tokens=20)) for number in range(5)]
+    streams = [Stream(service, Request(prompt=[number], tokens=20)) for number in range(5)]
     service.close(timeout=60)
-    assert [joined(stream).finish for stream in streams] == ["length"] * 5
+    assert [whole(stream).finish for stream in streams] == ["length"] * 5
     with pytest.raises(RuntimeError, match="closed"):
-        service.submit(LONG)
+        Stream(service, LONG)
     service.close()
 
 
 def test_closing_at_once_cancels(model: GPT):
     service = Service(model, slots=2)
-    streams = [service.submit(LONG) for _ in range(4)]
+    streams = [Stream(service, LONG) for _ in range(4)]
     next(streams[0])
     service.close(finish=False, timeout=60)
-    assert [joined(stream).finish for stream in streams] == ["cancelled"] * 4
+    assert [whole(stream).finish for stream in streams] == ["cancelled"] * 4
 
 
 def test_a_step_that_fails_ends_its_texts_and_not_the_service(model: GPT, monkeypatch: pytest.MonkeyPatch):
@@ -135,59 +152,31 @@ def test_a_step_that_fails_ends_its_texts_and_not_the_service(model: GPT, monkey
         raise RuntimeError("not enough memory")
 
     monkeypatch.setattr(service._engine._slots, "read", failing)
-    streams = [service.submit(Request(prompt=[1, 2], tokens=3)) for _ in range(3)]
+    streams = [Stream(service, Request(prompt=[1, 2], tokens=3)) for _ in range(3)]
     for stream in streams:
         with pytest.raises(JumokError, match="the model failed while it generated: RuntimeError: not enough memory"):
             list(stream)
     monkeypatch.setattr(service._engine._slots, "read", read)
-    assert joined(service.submit(Request(prompt=[1, 2], tokens=3))).finish == "length"
+    assert whole(Stream(service, Request(prompt=[1, 2], tokens=3))).finish == "length"
     service.close(timeout=60)
+    assert service.counts().finished == 4
 
 
 def test_a_request_that_does_not_fit_fails_alone(service: Service):
     with pytest.raises(JumokError, match="one is 999999"):
-        list(service.submit(Request(prompt=[999_999])))
-    assert joined(service.submit(Request(prompt=[1], tokens=2))).finish == "length"
+        list(Stream(service, Request(prompt=[999_999])))
+    assert whole(Stream(service, Request(prompt=[1], tokens=2))).finish == "length"
 
 
-def test_a_listener_is_called_when_there_is_something_to_take(service: Service):
-    stream = service.submit(Request(prompt=[1], tokens=50))
-    ready = threading.Event()
-    stream.notify(ready.set)
-    events: list[Event] = []
-    while not events or events[-1].finish is None:
-        assert ready.wait(timeout=60)
-        ready.clear()
-        event = stream.take()
-        if event is not None:
-            events.append(event)
-    assert stream.take() is None
-    assert sum(len(event.drawn) for event in events) == 50
-
-
-def test_an_error_after_an_event_that_nobody_took_is_announced(service: Service):
-    """The listener was not called again, so a caller who had taken the event waited for ever."""
-    stream, calls = Stream(service, LONG), []
-    stream.notify(lambda: calls.append("called"))
-    stream.put(Event((), "a"))
-    stream.put(None, JumokError("broken"))
-    assert calls == ["called", "called"]
-    with pytest.raises(JumokError, match="broken"):
-        stream.take()
-
-
-def test_a_listener_that_fails_ends_no_text(service: Service, caplog: pytest.LogCaptureFixture):
+def test_a_caller_that_fails_ends_no_text(service: Service, caplog: pytest.LogCaptureFixture):
     """It ended the thread of the service, and everybody waited for ever."""
 
-    def failing() -> None:
+    def failing(found: object) -> None:
         raise ZeroDivisionError
 
-    stream = service.submit(Request(prompt=[1], tokens=200))
-    with suppress(ZeroDivisionError):  # at once, in this thread, if there is something already
-        stream.notify(failing)
-    assert joined(service.submit(Request(prompt=[2], tokens=3))).finish == "length"
-    assert joined(stream).finish == "length"
-    assert "the listener of a text failed" in caplog.text
+    service.submit(Request(prompt=[1], tokens=20), failing)
+    assert whole(Stream(service, Request(prompt=[2], tokens=30))).finish == "length"
+    assert "an event of a text could not be delivered" in caplog.text
 
 
 def test_slots_fit_into_the_memory(monkeypatch: pytest.MonkeyPatch):

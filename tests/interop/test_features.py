@@ -46,7 +46,7 @@ from jumok.config.features import (
     obstacle,
 )
 from jumok.errors import JumokError
-from jumok.inference.native.parameters import can_run, native_model
+from jumok.inference.native.parameters import NativeModel, can_run
 from jumok.inference.native.slots import NativeSlots
 from jumok.inference.slots import Chunk
 from jumok.interop.gguf import to_gguf
@@ -137,7 +137,8 @@ EXAMPLES: dict[str, ModelConfig] = {
     "GPT-NeoX, tied": variant(**{**NEOX, "tie_embeddings": True}),
     "GPT-NeoX, grouped": variant(**NEOX, n_kv_head=2),
     "GPT-NeoX, relu": variant(**{**NEOX, "activation": "relu"}),
-    "GPT-NeoX in sequence": variant(
+    "GPT-NeoX in sequence": variant(**{**NEOX, "parallel": False}),
+    "GPT-NeoX in sequence, other biases": variant(
         **{**NEOX, "parallel": False, "activation": "gelu_tanh", "rotary_dim": 8, "qkv_bias": False, "out_bias": False}
     ),
     "GPT-NeoX, classes": variant(**NEOX, labels=LABELS, pad_id=1),
@@ -154,6 +155,7 @@ EXAMPLES: dict[str, ModelConfig] = {
     "ELECTRA, classes": bert(family="electra", embedding_width=16, head="classify", labels=LABELS),
     "ELECTRA, no head": bert(family="electra", head="none"),
     "BART": pair(),
+    "BART, gelu_tanh": pair(activation="gelu_tanh"),
     "BART, silu": pair(activation="silu", scale_embedding=True, decoder_mlp_width=20),
     "Marian": pair(family="original"),
     "Marian, no start": pair(family="original", decoder_start_id=None),
@@ -232,7 +234,7 @@ def test_the_message_names_the_value_what_is_possible_and_what_else_to_use() -> 
         ("BERT, classes, mean", TRANSFORMERS): "this model has pooling='mean', which transformers does not compute "
         "(only 'first'); use `jumok convert --to onnx`, `jumok convert --to page`.",
         ("a model of the ladder", PAGE): "this model has type='rung', which jumok share does not compute (only 'gpt', "
-        "'bert', 'encoder_decoder'); use it with jumok, for example `jumok view`.",
+        "'bert', 'encoder_decoder'); use `jumok view`.",
     }
     for (name, backend), message in said.items():
         assert obstacle(EXAMPLES[name], backend) == message
@@ -307,7 +309,7 @@ def test_the_step_in_cpp(name: str, native_cache: str, monkeypatch: pytest.Monke
     model = tiny(name)
     assert can_run(model) == implements(model.config, NATIVE)
     if can_run(model):
-        slots = NativeSlots(native_model(model), 1)
+        slots = NativeSlots(NativeModel(model), 1)
         ids = IDS[0].tolist()
         found = torch.cat([slots.read([Chunk(0, at, [token])]) for at, token in enumerate(ids)])
         require_close(found, model(IDS[:1])[0], 1e-5)
@@ -435,7 +437,7 @@ def into_gguf(model: Model, folder: Path) -> None:
 
 
 def into_onnx(model: Model, folder: Path) -> None:
-    _, tokenizer = to_onnx(model, folder / "m.onnx").paths
+    _, tokenizer = to_onnx(model, folder / "m.onnx")
     assert HFTokenizer.from_file(str(tokenizer)).get_vocab_size() == model.tokenizer.vocab_size
 
 

@@ -348,7 +348,7 @@ def test_generation_begins_and_ends_as_that_of_transformers(tmp_path: Path) -> N
     assert (list(found.ids), found.finish) == (wanted, "stop")
     assert TURN not in found.text
     assert "".join(stream(model, "봄", tokens=20, temperature=0)) == found.text
-    assert trace(model, "봄").sequences[0].pieces.tokens[0].id == 256
+    assert trace(model, "봄").sequences[0]["tokens"][0]["id"] == 256
     [empty] = generate(model, "", tokens=1, temperature=0)
     assert empty.ids[0] == reference.generate(torch.tensor([[256]]), max_new_tokens=1, do_sample=False)[0, -1].item()
 

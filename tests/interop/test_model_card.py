@@ -1,4 +1,4 @@
-"""What an exported folder holds besides parameters: the model card, the chat template, several files of parameters."""
+"""What an exported folder holds besides parameters: the model card."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from torch import nn
 
 from jumok.config import BERTConfig, EncoderDecoderConfig, GPTConfig
 from jumok.inference.sampling import Sampling
-from jumok.interop.huggingface import from_hf, to_hf
-from jumok.interop.huggingface.card import Card, is_korean, model_card
+from jumok.interop.huggingface import to_hf
+from jumok.interop.huggingface.card import Card, writes_hangul
 from jumok.models import build
 from jumok.tokenizers import train_tokenizer
 
@@ -50,54 +50,30 @@ def front_matter(readme: str) -> dict[str, Any]:
 
 
 RUN: dict[str, Any] = {
-    "data": {
-        "sources": ["C:\\Users\\me\\비밀\\novel.txt", "/srv/me/b.txt"],
-        "chars": 1234567,
-        "characters": "가나다라",
-    },
-    "metrics": {"step": 80, "nats_per_char": 2.345678, "tokens": 99},
-    "train": {"optimizer": "muon", "seed": 7, "learning_rate": 0.005},
-    "machine": {"processor": "Some CPU", "device": "cpu", "versions": {"jumok": "0.1.0"}},
+    "data": {"sources": ["C:\\Users\\me\\비밀\\novel.txt", "/srv/me/b.txt"], "characters": "가나다라"},
+    "metrics": {"step": 80, "nats_per_char": 2.345678},
 }
 
 
 def test_the_card_tells_what_the_run_knows_in_two_languages(tmp_path: Path) -> None:
     model = model_of("gpt")
-    to_hf(model, tmp_path / "out", card=Card(name="소설", licence="CC BY-SA 4.0", run=RUN, picture=b"png"))
+    to_hf(model, tmp_path / "out", card=Card(name="소설", licence="CC BY-SA 4.0", run=RUN))
     readme = (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
     assert front_matter(readme) == {
         "language": ["ko"], "library_name": "transformers", "pipeline_tag": "text-generation", "tags": ["jumok"],
         "license": "cc-by-sa-4.0",
     }  # fmt: skip
-    for words in ("# 소설", "novel.txt", "b.txt", "1,234,567", "2.346", "글자당 nats", "nats per character", "muon"):
+    for words in ("# 소설", "학습 데이터: novel.txt, b.txt", "Training data: novel.txt", "| nats_per_char | 2.34568 |"):
         assert words in readme
     for secret in ("비밀", "Users", "/srv", "가나다라"):
         assert secret not in readme
-    assert "](loss.png)" in readme
-    assert (tmp_path / "out" / "loss.png").read_bytes() == b"png"
     to_hf(model, tmp_path / "out")  # an export is replaced, with everything in it
     assert not (tmp_path / "out" / "README.md").exists()
 
 
-@pytest.mark.parametrize(
-    ("metrics", "words"),
-    [
-        ({"accuracy": 0.76, "f1_macro": 0.75, "baseline_accuracy": 0.5}, ("macro F1 | 0.75", "baseline | 0.5")),
-        ({"token_accuracy": 0.3, "exact_match": 0.1, "chrf": 36.5}, ("exact matches | 0.1", "chrF (0–100) | 36.5")),
-        ({"nats_per_hidden_token": 4.79, "pseudo_perplexity": 107.2}, ("per masked token | 4.79", "107.2")),
-    ],
-)
-def test_the_figures_of_each_task_are_in_the_card(metrics: dict[str, float], words: tuple[str, ...]) -> None:
-    run = {"metrics": {"step": 3, **metrics}, "train": {"minutes": 2.5}}
-    readme = model_card(model_of("gpt"), Card(name="m", run=run), "GPT2LMHeadModel")
-    for word in (*words, "minutes: 2.5", "step of the best parameters: 3"):
-        assert word in readme
-
-
 def test_hostile_names_stay_text(tmp_path: Path) -> None:
-    run = {"data": {"sources": [HOSTILE]}, "machine": {"processor": HOSTILE, "device": "cpu"}}
     model = model_of("gpt", labels=("부정", HOSTILE))
-    to_hf(model, tmp_path / "out", card=Card(name=HOSTILE, licence=HOSTILE, run=run))
+    to_hf(model, tmp_path / "out", card=Card(name=HOSTILE, licence=HOSTILE, run={"data": {"sources": [HOSTILE]}}))
     readme = (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
     assert front_matter(readme)["license"] == "other"
     assert front_matter(readme)["license_name"] == HOSTILE
@@ -110,9 +86,9 @@ def test_hostile_names_stay_text(tmp_path: Path) -> None:
 
 def test_a_model_of_another_language_is_not_said_to_be_korean() -> None:
     model = model_of("gpt")
-    assert is_korean(model)
+    assert writes_hangul(model)
     model.tokenizer = train_tokenizer("the quick brown fox jumps over the lazy dog. " * 5)
-    assert not is_korean(model)
+    assert not writes_hangul(model)
 
 
 @pytest.mark.parametrize("kind", ["gpt", "classic", "bert", "classifier", "pairs"])
@@ -147,35 +123,3 @@ def test_the_pipeline_of_its_kind_works(kind: str, tmp_path: Path) -> None:
         assert settings_of.temperature == Sampling().temperature
         assert settings_of.max_new_tokens == 12
         assert settings_of.top_k == 0
-
-
-def test_the_chat_template_gives_the_ids_of_a_source(tmp_path: Path) -> None:
-    to_hf(model_of("pairs"), tmp_path / "out")
-    tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "out")
-    messages = [
-        {"role": "user", "content": "우리는"},
-        {"role": "assistant", "content": "집"},
-        {"role": "user", "content": "나는"},
-    ]
-    ids = tokenizer.apply_chat_template(messages, tokenize=True, return_dict=True)["input_ids"]
-    assert ids == tokenizer("나는").input_ids
-    assert ids[-1] == 2
-
-
-def test_many_parameters_become_several_files(tmp_path: Path) -> None:
-    model = model_of("gpt")
-    total = sum(p.nbytes for p in model.parameters())
-    to_hf(model, tmp_path / "out", largest=total // 3)
-    files = sorted(path.name for path in (tmp_path / "out").glob("*.safetensors"))
-    assert len(files) >= 3
-    assert files[0] == f"model-00001-of-{len(files):05}.safetensors"
-    index = json.loads((tmp_path / "out" / "model.safetensors.index.json").read_text())
-    assert index["metadata"]["total_size"] == total
-    assert set(index["weight_map"].values()) == set(files)
-    stock = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "out")
-    ids = torch.tensor([[1, 2, 3]])
-    torch.testing.assert_close(stock(ids).logits, model(ids), rtol=0, atol=1e-5)
-    for name, parameter in from_hf(tmp_path / "out").state_dict().items():
-        assert torch.equal(parameter, model.state_dict()[name])
-    to_hf(model, tmp_path / "out")  # several files are replaced by one
-    assert [path.name for path in (tmp_path / "out").glob("*.safetensors")] == ["model.safetensors"]

@@ -76,7 +76,7 @@ def test_the_greedy_text_is_the_same_everywhere(tmp_path: Path) -> None:
     with torch.inference_mode():
         to_hf(model, tmp_path / "hf")
         assert by_transformers(tmp_path / "hf") == wanted
-        assert by_onnxruntime(to_onnx(model, tmp_path / "m.onnx").paths[0]) == wanted
+        assert by_onnxruntime(to_onnx(model, tmp_path / "m.onnx")[0]) == wanted
     if not llama.INSTALLED:
         pytest.skip("xllamacpp is not installed; the others agree")
     assert by_llama_cpp(to_gguf(model, tmp_path / "m.gguf").path) == wanted

@@ -23,7 +23,7 @@ from transformers import (
 import jumok
 from jumok.config import BERTConfig, EncoderDecoderConfig, GPTConfig, ModelConfig
 from jumok.errors import RunError, TokenizerError
-from jumok.interop.huggingface import from_hf, to_hf
+from jumok.interop.huggingface import from_hf, shape_of, to_hf
 from jumok.interop.huggingface.tokenizer import read_tokenizer
 from jumok.models import build
 from jumok.models.special_ids import Framing, start_ids
@@ -231,22 +231,19 @@ def test_a_published_model_gives_the_same_result(minilm: Path) -> None:
 
 
 def test_its_tokenizer_reads(minilm: Path, tmp_path: Path) -> None:
-    """Also from vocab.txt alone, and after saving and loading a run folder."""
-    model = jumok.load(minilm)
-    tokenizer = model.tokenizer
+    """Also from vocab.txt alone."""
+    config, _ = shape_of(minilm)
+    for name in ("vocab.txt", "tokenizer_config.json"):
+        (tmp_path / name).symlink_to(minilm / name)
+    tokenizer, other = read_tokenizer(minilm, config), read_tokenizer(tmp_path, config)
+    assert tokenizer is not None
+    assert other is not None
     assert tokenizer.encode("time flies like an arrow").tolist() == [2051, 10029, 2066, 2019, 8612]
     assert [tokenizer.special_tokens[token] for token in SPECIAL] == [0, 100, 101, 102, 103]
-    for name in ("config.json", "vocab.txt", "model.safetensors", "tokenizer_config.json"):
-        (tmp_path / name).symlink_to(minilm / name)
-    other = jumok.load(tmp_path).tokenizer
     stock = AutoTokenizer.from_pretrained(minilm)
     for text in ("time flies like an arrow", "나는 학교에 갔다.", "Ünïcode 鬼 [MASK] 😀", "don't — stop"):
         wanted = stock(text, add_special_tokens=False, padding=False)["input_ids"]
         assert tokenizer.encode(text).tolist() == other.encode(text).tolist() == wanted
-    jumok.save(model, tmp_path / "run")
-    back = jumok.load(tmp_path / "run")
-    assert back.tokenizer.fingerprint == tokenizer.fingerprint
-    assert all(torch.equal(tensor, model.state_dict()[name]) for name, tensor in back.state_dict().items())
 
 
 # --- other forms of files ---------------------------------------------------------------------------------------------

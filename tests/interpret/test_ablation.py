@@ -95,15 +95,14 @@ def test_repetition_finds_the_token_behind_the_earlier_occurrence() -> None:
 
     model.token_embedding.register_forward_pre_hook(lambda module, inputs: seen.append(inputs[0]))
     model.blocks[0].attention.attend.register_forward_pre_hook(induct)
-    found = repetition(model, length=8)
+    found = repetition(model)
     assert float(found.induction) > 0.999
     assert float(found.previous) < 0.2
 
 
-@pytest.mark.parametrize(("length", "sequences"), [(1, 1), (25, 1), (4, 0)])
-def test_repetition_refuses_what_does_not_fit(length: int, sequences: int) -> None:
-    with pytest.raises(ConfigError, match="out of range"):
-        repetition(tiny(), length=length, sequences=sequences)
+def test_repetition_needs_room() -> None:
+    with pytest.raises(ConfigError, match="context_length=3 is out of range"):
+        repetition(tiny(context_length=3))
 
 
 @pytest.mark.parametrize("kind", ["bert", "pairs"])

@@ -1,7 +1,8 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 
-import { cellsOf, Gatherer, markOf, surpriseOf, tintOf, TINTS } from "../../src/jumok/view/assets/page/cells.js";
+import { TINTS } from "../../src/jumok/view/assets/base/page_chrome.js";
+import { cellsOf, Gatherer, markOf, surpriseOf, tintOf } from "../../src/jumok/view/assets/page/cells.js";
 
 const pieces = (...places) => places.map(([start, end]) => ({ id: 0, text: "", start, end }));
 const short = (cells) => cells.map(({ from, to, start, end }) => [from, to, start, end]);

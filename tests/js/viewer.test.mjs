@@ -23,6 +23,7 @@ import {
   t,
 } from "../../src/jumok/view/assets/base/words.js";
 import { keySign } from "../../src/jumok/view/assets/base/keyboard.js";
+import { groupTokens } from "../../src/jumok/view/assets/viewer/groups.js";
 import { Store } from "../../src/jumok/view/assets/viewer/store.js";
 import { Trace, decodeWeights, groupWeights } from "../../src/jumok/view/assets/viewer/trace.js";
 
@@ -31,29 +32,61 @@ const near = (found, expected, most = 1e-6) => {
   expected.forEach((value, i) => assert.ok(Math.abs(found[i] - value) < most, `${i}: ${found[i]}, not ${value}`));
 };
 
-test("roots in bytes, with and without the row above", () => {
-  const expected = [1, 0, 0, 0.1, 0.9, 0, 0.25, 0.25, 0.5];
-  const plain = Uint8Array.from([0, 7, 1, 3, 2, 2, 0]);
-  near(decodeWeights(plain, 3, 3, true, "sqrt-u8"), [1, 0, 0, 0.1, 0.9, 0, 0.5, 0.5, 0]);
-  const up = Uint8Array.from([1, 4, 253, 3, 254, 254, 9]); // 253 = 1 - 4, 254 = 2 - 4 of a byte
-  near(decodeWeights(up, 3, 3, true, "sqrt-u8").slice(0, 5), expected.slice(0, 5));
+test("roots in bytes", () => {
+  const roots = Uint8Array.from([7, 1, 3, 2, 2, 0]);
+  near(decodeWeights(roots, 3, 3, true, "sqrt-u8"), [1, 0, 0, 0.1, 0.9, 0, 0.5, 0.5, 0]);
 });
 
 test("half-precision weights are divided by the sum of their row", () => {
-  const stream = new Uint8Array(1 + 2 * 4);
+  const stream = new Uint8Array(2 * 4);
   const view = new DataView(stream.buffer);
-  [0x3c00, 0x4200, 0x0000, 0x3800].forEach((bits, i) => view.setUint16(1 + 2 * i, bits, true)); // 1, 3, 0, 0.5
+  [0x3c00, 0x4200, 0x0000, 0x3800].forEach((bits, i) => view.setUint16(2 * i, bits, true)); // 1, 3, 0, 0.5
   near(decodeWeights(stream, 2, 2, false, "float16"), [0.25, 0.75, 0, 1]);
 });
 
 test("a stream of another length is refused", () => {
-  assert.throws(() => decodeWeights(Uint8Array.from([0, 1]), 2, 2, true, "sqrt-u8"), { code: "error.data" });
-  assert.throws(() => new Trace({ format: "jumok-trace", version: 2 }), { code: "error.version" });
+  assert.throws(() => decodeWeights(Uint8Array.from([1]), 2, 2, true, "sqrt-u8"), { code: "error.data" });
+  assert.throws(() => new Trace({ format: "jumok-trace", version: 1 }), { code: "error.version" });
 });
 
 test("groups: weights are summed over keys and averaged over queries", () => {
   const weights = { t: 2, s: 3, causal: false, data: Float32Array.from([0.2, 0.3, 0.5, 0.6, 0.4, 0]) };
   near(groupWeights(weights, [0, 0], 1, [0, 0, 1], 2).data, [0.75, 0.25]);
+});
+
+/** Tokens that spell texts one after the other; "[CLS]" is special. @param {string[]} texts */
+function spelled(texts) {
+  let text = "";
+  const tokens = texts.map((one) => {
+    const special = /^\[[A-Z]+\]$/.test(one);
+    const start = [...text].length;
+    if (!special) text += one;
+    return { text: one, start, stop: [...text].length, special, piece: one, id: 0 };
+  });
+  return { text, tokens };
+}
+
+test("tokens are grouped to characters, also of Old Hangul", () => {
+  for (const [letters, characters] of [
+    // NFC makes one of lead and vowel and leaves an old final behind: 듀ᇰ and 호ᇙ of 1459 were two.
+    ["中듀ᇰ國귁〮호ᇙ배〮도ꥭᆞᆯ각ᆨ", "中 듀ᇰ 國 귁〮 호ᇙ 배〮 도 ꥭᆞᆯ 각 ㄱ"],
+    ["말ᄊᆞ미", "말 ᄊᆞ 미"],
+    ["e\u0301👩\u200d👧", "e\u0301 👩⟨U+200D⟩👧"],
+  ]) {
+    const { text, tokens } = spelled([...letters]);
+    assert.deepEqual(groupTokens(text, tokens, "character")?.texts, characters.split(" "));
+  }
+});
+
+test("tokens are grouped to words; special tokens stand alone", () => {
+  const { text, tokens } = spelled(["[CLS]", "나", "는", "[MASK]", "갔", "[SEP]"]);
+  assert.deepEqual(groupTokens(text, tokens, "word")?.texts, ["[CLS]", "나는", "[MASK]", "갔", "[SEP]"]);
+  assert.equal(groupTokens(text, tokens, "character"), null); // the same as the tokens
+  const joined = spelled(["x", "a b", "y", " ", "c"]); // a token of two words joins them
+  assert.deepEqual(groupTokens(joined.text, joined.tokens, "word"), {
+    numbers: [0, 0, 0, 1, 1],
+    texts: ["xa␣by", "c"],
+  });
 });
 
 test("a link keeps the state, and what makes no sense is left out", () => {

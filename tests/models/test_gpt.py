@@ -126,14 +126,6 @@ def test_one_token_of_context_is_enough(family: str):
     assert model(some_ids(2, 1)).shape == (2, 1, 37)
 
 
-def test_token_losses_are_float32_for_a_half_precision_model():
-    model = tiny().bfloat16()
-    ids = some_ids()
-    losses = token_losses(model.hidden(ids[:, :-1]), model.head.weight, ids[:, 1:])
-    assert losses.dtype == torch.float32
-    assert losses.shape == (3, 11)
-
-
 @pytest.mark.parametrize("rows", [None, [3, 7]], ids=["in step", "of different lengths"])
 @torch.no_grad()
 def test_angles_beyond_the_table_are_computed(rows: list[int] | None, monkeypatch: pytest.MonkeyPatch) -> None:

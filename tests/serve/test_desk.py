@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,14 +15,14 @@ from fastapi.testclient import TestClient
 from served_runs import log, random_model, run_folder, step, until
 
 import jumok
-from jumok.cli import interrupts
 from jumok.config import GPTConfig
 from jumok.errors import ConfigError
 from jumok.files import is_locked, locked
 from jumok.runs.folder import RunFolder, is_training, stop_file
+from jumok.serve import task_endpoints
 from jumok.serve.app import create_app
 from jumok.serve.desk import training
-from jumok.serve.desk.curves import POINTS, Curve
+from jumok.serve.desk.curves import POINTS, read_curve
 from jumok.serve.metrics import Metrics
 from jumok.serve.middleware import limited
 from jumok.serve.run_folders import RunFolders
@@ -105,36 +104,19 @@ def refused(response: httpx2.Response, status: int, code: str | None = None) -> 
 
 
 def test_a_log_is_read_as_it_grows(root: Path) -> None:
-    curve = Curve(root / "metrics.jsonl")
-    curve.update()
-    assert curve.points() == []
-    log(root, step(1), end="\n" + json.dumps(step(2))[:20])
-    curve.update()
-    assert [point[0] for point in curve.points()] == [1]
-    log(root, json.dumps(step(2))[20:], "no JSON", "[" * 100_000, {"event": "step"}, [1], step(3), step(4, 10**400))
-    curve.update()
-    curve.update()
-    assert [point[0] for point in curve.points()] == [1, 2, 3]
-
-
-def test_a_log_that_was_cut_is_read_again(root: Path) -> None:
-    """A resumed run cuts its log and appends; by the next look it may be longer than it was."""
-    log(root, *map(step, range(1, 6)))
-    curve = Curve(root / "metrics.jsonl")
-    curve.update()
     path = root / "metrics.jsonl"
-    path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:3]))
-    log(root, *[step(number, 1.0) for number in range(4, 9)])
-    curve.update()
-    assert [point[::2][:2] for point in curve.points()] == [[n, 2.0 if n < 4 else 1.0] for n in range(1, 9)]
+    assert read_curve(path).points == []
+    log(root, step(1), end="\n" + json.dumps(step(2))[:20])
+    assert [point[0] for point in read_curve(path).points] == [1]
+    log(root, json.dumps(step(2))[20:], "no JSON", "[" * 100_000, {"event": "step"}, [1], step(3), step(4, 10**400))
+    assert [point[0] for point in read_curve(path).points] == [1, 2, 3]
 
 
 def test_a_long_curve_has_few_points(root: Path) -> None:
     log(root, *[step(number, float(number)) for number in range(1, 5001)], step(5001, None))
-    curve = Curve(root / "metrics.jsonl")
-    curve.update()
-    points = curve.points()
-    assert POINTS / 2 <= len(points) <= 2 * POINTS
+    curve = read_curve(root / "metrics.jsonl")
+    points = curve.points
+    assert POINTS / 2 <= len(points) <= POINTS
     assert points[-1][0] == 5000  # the step without a finite loss is left out
     means = [(one[0] + other[0] + 1) / 2 for one, other in zip([[0], *points[:-1]], points, strict=True)]
     assert [point[2] for point in points] == pytest.approx(means)
@@ -200,11 +182,32 @@ def test_names_are_no_paths(steady: Desk, name: str) -> None:
         assert steady.http.post(f"/v1/{path}", json=body).status_code in (400, 404)
 
 
+def test_attention_is_recorded_beside_the_model_that_writes(
+    desk: Desk, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Hooks on the modules that a service runs would record, and slow down, the texts of others."""
+    trained(root / "novel")
+    traced: list[Any] = []
+    trace = task_endpoints.trace
+    monkeypatch.setattr(
+        task_endpoints, "trace", lambda model, *given, **how: traced.append(model) or trace(model, *given, **how)
+    )
+    found = desk.post("view", {"model": "novel", "text": "그날 밤"})
+    assert found.status_code == 200
+    assert "<html" in found.text
+    served = desk.models._runs["novel"].served
+    assert served is not None
+    assert traced[0] is not served.model
+    assert next(traced[0].parameters()) is next(served.model.parameters())
+    wrong = desk.post("view", {"model": "novel", "text": "그날", "target": "밤" * 2000})
+    assert "target is for an encoder–decoder" in refused(wrong, 400)
+
+
 def test_a_run_that_vanishes(desk: Desk, root: Path) -> None:
     folder = trained(root / "novel")
     assert desk.run("novel")
     (folder / "metrics.jsonl").unlink()
-    assert desk.run("novel")["last"]["step"] == 2  # what was read before
+    assert desk.run("novel")["last"] is None
     folder.rename(root.parent / "elsewhere")
     assert desk.get("runs").json()["runs"] == []
     refused(desk.get("run", params={"name": "novel"}), 404)
@@ -508,22 +511,6 @@ def test_a_look_at_a_lock_does_not_hold_it_up(tmp_path: Path) -> None:
         assert is_locked(path)
     assert not is_locked(path)
     assert not is_training(tmp_path)
-
-
-def test_a_stop_file_ends_a_training_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(interrupts, "LOOK_SECONDS", 0.01)
-    asked = threading.Event()
-
-    class Training:
-        def request_stop(self) -> None:
-            asked.set()
-
-    path = tmp_path / "stop"
-    with interrupts.stopping(Training(), lambda said: None, stop_file=path):
-        assert not asked.wait(0.05)
-        path.touch()
-        assert asked.wait(10)
-    assert not path.exists()
 
 
 def test_a_stop_file_of_an_earlier_training_is_removed(root: Path) -> None:

@@ -109,23 +109,6 @@ def test_a_dataset_of_several_splits_asks_for_one(tmp_path: Path) -> None:
     assert read(tmp_path / "data" / "train").sources
 
 
-@pytest.mark.parametrize("content", ["", "[]", "{}", '{"_data_files": [3]}', '{"_data_files": 3}'])
-def test_a_damaged_dataset_is_named(tmp_path: Path, content: str) -> None:
-    (dataset(tmp_path / "data") / "state.json").write_text(content, encoding="utf-8")
-    with pytest.raises(TextError, match=r"state\.json of a datasets folder cannot be read"):
-        read(tmp_path / "data")
-
-
-@pytest.mark.parametrize("name", ["x/../../mine.txt", "/etc/mine.txt", "..\\mine.txt"])
-def test_a_dataset_does_not_name_files_outside_its_folder(tmp_path: Path, name: str) -> None:
-    (tmp_path / "mine.txt").write_text("비밀", encoding="utf-8")
-    (dataset(tmp_path / "data") / "x").mkdir()
-    content = json.dumps({"_data_files": [{"filename": name}]})
-    (tmp_path / "data" / "state.json").write_text(content, encoding="utf-8")
-    with pytest.raises(TextError, match=r"state\.json of a datasets folder cannot be read .*is no file name"):
-        read(tmp_path / "data")
-
-
 # --- as a table -------------------------------------------------------------------------------------------------------
 
 

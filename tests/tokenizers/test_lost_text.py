@@ -64,6 +64,11 @@ def test_characters_that_a_word_piece_tokenizer_loses(text: str, lost: int) -> N
     assert lost_text(word_piece(), text).lost == lost
 
 
+def test_no_space_is_lost_where_a_long_line_is_cut() -> None:
+    """Spaces at the ends of what is compared at once do not count."""
+    assert lost_text(word_piece(), "나무  높다 " * 500).lost == 500
+
+
 @pytest.mark.parametrize(
     ("normalizer", "text", "lost"),
     [

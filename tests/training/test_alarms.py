@@ -49,6 +49,14 @@ def test_less_than_a_table_of_counts(start: Start, soon: None) -> None:
     assert numbers["found"] > numbers["baseline"] > 0
 
 
+def test_a_classifier_that_is_too_sure_is_no_worse_than_counts(soon: None, tmp_path: Path) -> None:
+    """Its loss is above that of the shares of the labels, and its accuracy is what it is judged by."""
+    rows = labelled([(f"글 {number}", "가" if number % 3 else "나") for number in range(60)])
+    wild = {"learning_rate": 1.0, "matrix_learning_rate": 1.0, "steps": 12, "eval_every": 1, "task": "classify"}
+    events = list(Trainer.start(tmp_path / "run", rows, **{**TINY, **wild}, device="cpu").run())
+    assert "worse_than_baseline" not in rung(events)
+
+
 def test_a_model_that_sees_the_future(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     """The classical mistake: the causal mask is forgotten, the loss falls to nothing, and the samples are noise."""
     forward = ScaledDotProductAttention.forward

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import json
 import os
 import signal
@@ -20,12 +19,12 @@ from distributed_runs import Work, assert_close, begin, ends, finish, in_float64
 
 from conftest import Jumok, assert_same, events_of, state_of
 from jumok.cli.interrupts import stopping
-from jumok.errors import ConfigError, JumokError, TrainingError
+from jumok.errors import JumokError, TrainingError
 from jumok.runs.events import Event, Step
 from jumok.runs.folder import RunFolder
 from jumok.training import parallel
 from jumok.training.optim import orthogonal
-from jumok.training.parallel import ProcessGroup, launched_processes, process_group
+from jumok.training.parallel import ProcessGroup, process_group
 from jumok.training.trainer import Trainer
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="the processes of these tests are forked")
@@ -249,31 +248,14 @@ def test_a_rank_that_hangs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("fault", ["unseen", "read-only"])
-def test_a_folder_that_is_not_shared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: str) -> None:
-    monkeypatch.setattr(parallel, "SEEING", 0.2)
-
+def test_a_folder_that_is_not_shared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def work(group: ProcessGroup) -> None:
         if group.rank:
-            if fault == "unseen":
-                monkeypatch.setattr(Path, "is_file", lambda self: False)
-            else:
-                error = OSError(errno.EROFS, os.strerror(errno.EROFS))
-                monkeypatch.setattr(Path, "touch", lambda self: (_ for _ in ()).throw(error))
+            monkeypatch.setattr(Path, "is_dir", lambda self: False)
         begin(tmp_path / "run", group)
 
-    said = {
-        "unseen": f"{tmp_path / 'run'} of rank 0 is not seen here",
-        "read-only": f"cannot write into {tmp_path / 'run'}: {os.strerror(errno.EROFS)}.",
-    }
-    assert all(end.startswith(f"SharedFault: rank 1 of 2: {said[fault]}") for end in ends(2, work))
-    assert not (tmp_path / "run").exists()
-
-
-@pytest.mark.long
-def test_processes_that_differ() -> None:
-    for end in ends(2, lambda group: group.check_same({"torch": f"2.{group.rank}"})):
-        assert end.startswith("SharedFault: the processes differ in torch: 2.0 on rank 0, 2.1 on rank 1.")
+    said = f"SharedFault: rank 1 of 2: {tmp_path / 'run'} of rank 0 is not seen here"
+    assert all(end.startswith(said) for end in ends(2, work))
 
 
 @pytest.mark.long
@@ -282,13 +264,6 @@ def test_a_rank_that_does_not_come(monkeypatch: pytest.MonkeyPatch) -> None:
     first, second = ends(3, lambda group: None, ranks=range(2))
     assert "rank 0 of 3 cannot connect to the other processes within 2 s" in first
     assert "of 3 cannot connect" in second
-
-
-@pytest.mark.parametrize("size", ["0", "-1", "two", ""])
-def test_a_launch_without_processes(monkeypatch: pytest.MonkeyPatch, size: str) -> None:
-    monkeypatch.setenv("WORLD_SIZE", size)
-    with pytest.raises(ConfigError, match="out of range"):
-        launched_processes()
 
 
 def test_a_launch_without_its_variables(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -315,22 +290,41 @@ SETTINGS = [
 
 
 @pytest.mark.parametrize(
-    ("launched", "words", "said"),
+    ("launch", "words", "said"),
     [
-        (None, ["--processes", 0], "--processes 0 is out of range"),
-        (None, ["--processes", 100_000], "--processes 100000 is out of range"),
-        ("4", ["--processes", 2], "torchrun has started 4"),
-        ("2", ["--device", "mps"], "--device mps cannot be shared by several processes"),
+        ({}, ["--processes", 0], "--processes 0 is out of range"),
+        ({}, ["--processes", 100_000], "--processes 100000 is out of range"),
+        ({"WORLD_SIZE": "4"}, ["--processes", 2], "torchrun has started 4"),
+        ({"WORLD_SIZE": "2"}, ["--device", "mps"], "--device mps cannot be shared by several processes"),
+        ({"TORCHELASTIC_MAX_RESTARTS": "1"}, [], "--out RUN is needed with --max-restarts"),
+        (
+            {"TORCHELASTIC_MAX_RESTARTS": "1", "GROUP_WORLD_SIZE": "2"},
+            ["--out", "run"],
+            "--max-restarts restarts a run on one computer",
+        ),
     ],
 )
 def test_a_launch_that_is_refused(
-    jumok: Jumok, monkeypatch: pytest.MonkeyPatch, launched: str | None, words: list[Any], said: str
+    jumok: Jumok, monkeypatch: pytest.MonkeyPatch, launch: dict[str, str], words: list[Any], said: str
 ) -> None:
-    if launched is not None:
-        monkeypatch.setenv("WORLD_SIZE", launched)
+    for name, value in launch.items():
+        monkeypatch.setenv(name, value)
     end = jumok("train", *words)
     assert end.code == 2
     assert said in end.err
+
+
+@pytest.mark.parametrize("launched", [None, "2"])
+def test_more_processes_than_gpus(jumok: Jumok, monkeypatch: pytest.MonkeyPatch, launched: str | None) -> None:
+    """Rank 1 asked for a second GPU, by a name that nobody had given, and rank 0 waited for it."""
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    if launched is not None:
+        monkeypatch.setenv("WORLD_SIZE", launched)
+        monkeypatch.setenv("LOCAL_WORLD_SIZE", launched)
+    end = jumok("train", *([] if launched else ["--processes", 2]))
+    assert end.code == 2
+    assert "2 processes were started on a computer with 1 GPU(s), and each needs one of its own" in end.err
 
 
 @pytest.mark.parametrize(("first", "second"), [("SIGINT", "SIGINT"), ("SIGINT", "SIGTERM"), ("SIGTERM", "SIGTERM")])
@@ -384,10 +378,13 @@ def test_train_with_two_processes(tmp_path: Path, tales: str) -> None:
 
 @pytest.mark.long
 def test_a_process_of_a_launch_is_killed(tmp_path: Path, tales: str) -> None:
-    """The launch names it, and the run goes on from where it was."""
+    """The launch names it, and the run goes on from where it was.
+
+    Not with Muon, whose processes exchange matrices in the middle of an update: what it leaves then is not saved.
+    """
     text, out = tmp_path / "t.txt", tmp_path / "run"
     text.write_text(tales, encoding="utf-8")
-    words = ["jumok", "train", text, *SETTINGS, "--steps", 60, "--processes", 2, "--out", out]
+    words = ["jumok", "train", text, *SETTINGS, "--optimizer", "adamw", "--steps", 60, "--processes", 2, "--out", out]
     with subprocess.Popen([sys.executable, "-m", *map(str, words)], stderr=subprocess.PIPE, text=True) as launch:
         steps_until_killed(launch, out, 20)
         _, errors = launch.communicate(timeout=200)
@@ -411,25 +408,18 @@ def test_the_launch_itself_is_killed(tmp_path: Path, tales: str) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("hosts", [1, 2])
-def test_torchrun_restarts_a_run_that_lost_a_process(tmp_path: Path, tales: str, hosts: int) -> None:
-    """The same end as without: the restarted processes resume by themselves, also after a failure on another host."""
+def test_torchrun_restarts_a_run_that_lost_a_process(tmp_path: Path, tales: str) -> None:
+    """The same end as without: the restarted processes resume by themselves."""
     text, out = tmp_path / "t.txt", tmp_path / "run"
     text.write_text(tales, encoding="utf-8")
     words = ["train", text, *SETTINGS, "--steps", 60, "--save-every", 0, "--optimizer", "adamw", "--out"]
-    torchrun = ["torch.distributed.run", "--max-restarts=1", f"--nnodes={hosts}", f"--nproc-per-node={2 // hosts}"]
-    torchrun += ["--rdzv-backend=c10d", "--rdzv-endpoint=127.0.0.1:29571", "--local-addr=127.0.0.1"]
-    agents = [
-        subprocess.Popen(
-            [sys.executable, "-m", *map(str, [*torchrun, "-m", "jumok", *words, out])],
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for _ in range(hosts)
-    ]
-    steps_until_killed(agents[-1], out, 20)
-    errors = [agent.communicate(timeout=200)[1] for agent in agents]
-    assert [agent.returncode for agent in agents] == [0] * hosts, errors
+    torchrun = ["torch.distributed.run", "--standalone", "--max-restarts=1", "--nproc-per-node=2", "-m", "jumok"]
+    with subprocess.Popen(
+        [sys.executable, "-m", *torchrun, *map(str, words), str(out)], stderr=subprocess.PIPE, text=True
+    ) as launch:
+        steps_until_killed(launch, out, 20)
+        _, errors = launch.communicate(timeout=200)
+    assert launch.returncode == 0, errors
     assert len(losses_in(out)) == 60
     one = command("jumok", *words, tmp_path / "one")
     assert one.returncode == 0, one.stderr

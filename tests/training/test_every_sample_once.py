@@ -11,16 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jumok.data.batches import Batches, LengthBatches
-from jumok.data.shards import ShardedIds
 from jumok.training.parallel import ProcessGroup
 
 sizes = st.integers(1, 5)
-
-
-def sharded(tokens: int, count: int) -> ShardedIds:
-    """The ids 0, 1, 2, ... in so many files."""
-    ends = np.linspace(0, tokens, count + 1).astype(int).tolist()
-    return ShardedIds([np.arange(start, stop, dtype=np.uint32) for start, stop in pairwise(ends)])
 
 
 @st.composite
@@ -39,11 +32,12 @@ def windows_of(group: ProcessGroup, batches: Batches, number: int) -> list[int]:
 @settings(deadline=None, max_examples=40)
 @given(st.data())
 def test_every_window_once_in_an_epoch(data: st.DataObject) -> None:
-    """Batches cross the ends of epochs and shards, and a step may accumulate several of them."""
+    """Batches cross the ends of epochs, and a step may accumulate several of them."""
     context, size = data.draw(st.integers(1, 9)), data.draw(st.integers(1, 13))
     tokens = data.draw(st.integers(context + 1, 90))
-    ids, accumulate, epochs = sharded(tokens, data.draw(st.integers(1, 4))), data.draw(st.integers(1, 3)), 3
-    whole = Batches(np.arange(tokens, dtype=np.uint32), context, size, seed=1)
+    accumulate, epochs = data.draw(st.integers(1, 3)), 3
+    ids = np.arange(tokens, dtype=np.uint32)
+    whole = Batches(ids, context, size, seed=1)
     steps = -(-epochs * whole.windows // (size * accumulate))
     seen: list[int] = []
     for processes, stretch in data.draw(resumed(steps)):

@@ -68,7 +68,7 @@ def test_a_held_out_file_that_is_trained_on_is_refused(jumok: Jumok, tmp_path: P
     first.write_text(tales, encoding="utf-8")
     second.write_text(tales[::-1], encoding="utf-8")
     copy = tmp_path / "copy.txt"
-    copy.write_bytes(tales.encode("utf-16"))
+    copy.write_bytes(first.read_bytes())
     for held_out in (first, copy):
         end = jumok("train", second, first, "--val", held_out, "--out=run", *FLAGS)
         assert end.code == 1

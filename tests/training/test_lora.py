@@ -1,4 +1,4 @@
-"""LoRA: what is trained, that peft puts the adapters on the stock class, and that runs with them are runs."""
+"""LoRA: what is trained, that the merged model is a plain one, and that runs with adapters are runs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from conftest import TINY, Jumok, assert_same, run_until, state_of
 from jumok import text as reader
 from jumok.config import BERTConfig, GPTConfig, GPTVariantConfig, TrainConfig
 from jumok.errors import ConfigError, JumokError, ResumeError, RunError
-from jumok.inference.torch_step import is_plain
+from jumok.inference.native.parameters import is_plain
 from jumok.interop.huggingface import from_hf, to_hf
 from jumok.models import Model, build
 from jumok.runs.events import Eval
@@ -76,7 +76,7 @@ def logits(model: Model, ids: Tensor) -> Tensor:
         return model(ids)
 
 
-# --- the files of peft ------------------------------------------------------------------------------------------------
+# --- the model ------------------------------------------------------------------------------------------------------
 
 
 NEOX: dict[str, Any] = {
@@ -91,25 +91,15 @@ NEOX: dict[str, Any] = {
     [{"n_kv_head": 1}, {"family": "classic"}, pytest.param(NEOX, marks=pytest.mark.long)],
     ids=["Qwen3", "GPT2", "GPTNeoX"],
 )
-def test_peft_puts_the_adapters_on_the_stock_class(
-    tmp_path: Path, tales: str, story_text: Text, shape: dict[str, Any]
-) -> None:
-    """In GPT-2 one matrix holds q, k and v, so its adapter has three times the rank; in GPT-NeoX head by head."""
+def test_the_merged_model_is_a_stock_class(tmp_path: Path, tales: str, story_text: Text, shape: dict[str, Any]) -> None:
     transformers = pytest.importorskip("transformers")
-    from peft import PeftModel
-
     model = make(tales, tmp_path / "init", **shape)
     to_hf(model, tmp_path / "stock")
     list(begin(tmp_path / "run", story_text, tmp_path / "stock").run())
     ids, tuned = ids_for(model), package.load(tmp_path / "run")
     expected = logits(tuned, ids)
     assert (expected - logits(model, ids)).abs().max() > 0.1
-    stock = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "stock")
-    adapted = PeftModel.from_pretrained(stock, tmp_path / "run" / "adapter").eval()
-    with torch.no_grad():
-        assert (adapted(ids).logits - expected).abs().max() < 1e-4
-        assert (adapted.merge_and_unload()(ids).logits - expected).abs().max() < 1e-4
-    to_hf(tuned, tmp_path / "exported")  # merged
+    to_hf(tuned, tmp_path / "exported")
     exported = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "exported")
     with torch.no_grad():
         assert (exported(ids).logits - expected).abs().max() < 1e-4
@@ -117,56 +107,25 @@ def test_peft_puts_the_adapters_on_the_stock_class(
 
 
 @pytest.mark.long
-def test_a_classifier_is_trained_and_stored_as_a_whole(tmp_path: Path, tales: str) -> None:
-    transformers = pytest.importorskip("transformers")
-    from peft import PeftModel
-
+def test_a_new_classifier_is_trained_as_a_whole(tmp_path: Path, tales: str) -> None:
     model = make(tales, tmp_path / "init")
     table = reader.from_rows(("text", "label"), REVIEWS)
     settings = {"task": "classify", "lm_weight": 0.0, "pooling": "last", "token_dropout": 0.0}
     list(begin(tmp_path / "run", table, tmp_path / "init", **settings).run())
-    tuned = package.load(tmp_path / "run")
     recorded = json.loads((tmp_path / "run" / "config.json").read_text(encoding="utf-8"))["adapter"]
     assert recorded["trained"] == ["classifier.weight"]
-    # The stock class with the base, and a classifier of its own, which that of the adapter replaces.
-    labelled = build(tuned.config)
-    labelled.load_state_dict(model.state_dict(), strict=False)
-    labelled.tokenizer = tuned.tokenizer
-    to_hf(labelled, tmp_path / "stock")
-    stock = transformers.AutoModelForSequenceClassification.from_pretrained(tmp_path / "stock")
-    adapted = PeftModel.from_pretrained(stock, tmp_path / "run" / "adapter").eval()
-    ids = ids_for(model)
-    with torch.no_grad():
-        assert (adapted(ids).logits - logits(tuned, ids)).abs().max() < 1e-4
+    tuned = package.load(tmp_path / "run")
+    assert torch.equal(tuned.token_embedding.weight, model.token_embedding.weight)
+    assert not torch.equal(tuned.blocks[0].attention.q_proj.weight, model.blocks[0].attention.q_proj.weight)
 
 
 @pytest.mark.long
 def test_a_bert(tmp_path: Path, tales: str, story_text: Text) -> None:
-    transformers = pytest.importorskip("transformers")
-    from peft import PeftModel
-
     model = make(tales, tmp_path / "init", kind=BERTConfig, head="mlm")
-    to_hf(model, tmp_path / "stock")
     list(begin(tmp_path / "run", story_text, tmp_path / "init", task="mlm", warmup=0.0).run())
     tuned, ids = package.load(tmp_path / "run"), ids_for(model)
-    stock = transformers.AutoModelForMaskedLM.from_pretrained(tmp_path / "stock")
-    adapted = PeftModel.from_pretrained(stock, tmp_path / "run" / "adapter").eval()
     with torch.no_grad():
-        expected = tuned.mlm_logits(tuned(ids))
-        assert (adapted(ids).logits - expected).abs().max() < 1e-4
-
-
-@pytest.mark.long
-def test_a_model_that_the_stock_class_cannot_express(tmp_path: Path, tales: str, story_text: Text) -> None:
-    """Narrow heads are padded on export, so the adapter keeps jumok's own names, and fits jumok's own model."""
-    from peft import PeftModel
-
-    model = make(tales, tmp_path / "init", family="classic", head_dim=4)
-    list(begin(tmp_path / "run", story_text, tmp_path / "init").run())
-    adapted = PeftModel.from_pretrained(package.load(tmp_path / "init"), tmp_path / "run" / "adapter").eval()
-    ids = ids_for(model)
-    with torch.no_grad():
-        assert (adapted(ids) - logits(package.load(tmp_path / "run"), ids)).abs().max() < 1e-4
+        assert (tuned.mlm_logits(tuned(ids)) - model.mlm_logits(model(ids))).abs().max() > 1e-3
 
 
 # --- what is trained --------------------------------------------------------------------------------------------------
@@ -233,8 +192,6 @@ def test_a_resumed_run_is_the_same_run(tmp_path: Path, tales: str, story_text: T
     shutil.rmtree(tmp_path / "init")
     list(Trainer.resume(tmp_path / "run", device="cpu").run())
     assert_same(tmp_path / "run", tmp_path / "whole")
-    adapters = [(tmp_path / name / "adapter" / "adapter_model.safetensors").read_bytes() for name in ("run", "whole")]
-    assert adapters[0] == adapters[1]
 
 
 @pytest.mark.long
@@ -256,19 +213,16 @@ def test_a_finished_run_is_trained_further(tmp_path: Path, tales: str, story_tex
     )
 
 
-def test_adapters_go_back_with_the_parameters(tmp_path: Path, tales: str, story_text: Text) -> None:
+def test_merged_parameters_go_back_with_the_state(tmp_path: Path, tales: str, story_text: Text) -> None:
     """A kill after a better validation and before a save: the folder has parameters that the state does not know."""
     make(tales, tmp_path / "init")
     run_until(begin(tmp_path / "run", story_text, tmp_path / "init"), 5)
-    files = [tmp_path / "run" / "model.safetensors", tmp_path / "run" / "adapter" / "adapter_model.safetensors"]
-    before = [file.read_bytes() for file in files]
-    for file in files:
-        damaged = bytearray(file.read_bytes())
-        damaged[-4:] = b"\0\0\0\0"
-        file.unlink()
-        file.write_bytes(damaged)
+    file = tmp_path / "run" / "model.safetensors"
+    before = file.read_bytes()
+    file.unlink()
+    file.write_bytes(before[:-4] + b"\0\0\0\0")
     Trainer.resume(tmp_path / "run", device="cpu").close()
-    assert [file.read_bytes() for file in files] == before
+    assert file.read_bytes() == before
 
 
 def test_a_base_that_is_gone_or_changed(tmp_path: Path, tales: str, story_text: Text) -> None:
@@ -292,8 +246,6 @@ def test_wrong_use(tmp_path: Path, tales: str, story_text: Text, monkeypatch: py
     make(tales, tmp_path / "init")
     with pytest.raises(ConfigError, match="lora=0 is out of range"):
         TrainConfig(lora=0)
-    with pytest.raises(ConfigError, match="lora=17 is larger than n_embd=16"):
-        begin(tmp_path / "run", story_text, tmp_path / "init", lora=17)
     with pytest.raises(ConfigError, match="optimizer='muon' does not fit lora=2"):
         begin(tmp_path / "run", story_text, tmp_path / "init", optimizer="muon")
     with pytest.raises(ConfigError, match="trains adapters on a model that exists"):

@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
-import random
 import shutil
-import signal
-import sys
 import threading
-import time
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -19,31 +14,19 @@ from typing import Any
 import pytest
 from distributed_runs import begin, finish
 
-from conftest import TINY, Jumok, assert_same, fork, run_until, tiny_run
-from jumok import cli
+from conftest import TINY, assert_same, run_until, tiny_run
 from jumok import text as reader
 from jumok.errors import ResumeError, RunError
-from jumok.runs.checkpoints import NUMBERS, TENSORS, Checkpoint
 from jumok.runs.events import Eval, Event, Finish, Notice, Save, Step
 from jumok.runs.folder import RunFolder
 from jumok.text import Text
-from jumok.training.loop import Loop
 from jumok.training.trainer import Trainer
 
 pytestmark = pytest.mark.slow
 
 Start = Callable[..., Trainer]
 
-KILLS = 16
-
 Finished = Callable[..., Path]
-
-
-@pytest.fixture(scope="module")
-def tales_file(tmp_path_factory: pytest.TempPathFactory, tales: str) -> Path:
-    path = tmp_path_factory.mktemp("text") / "tales.txt"
-    path.write_text(tales, encoding="utf-8")
-    return path
 
 
 @pytest.fixture(scope="module")
@@ -51,138 +34,12 @@ def finished(tmp_path_factory: pytest.TempPathFactory, tales: str) -> Finished:
     """The folder of a run with these settings that nothing interrupted; look, and leave it as it is."""
 
     @cache
-    def run(file: Path | None = None, **settings: Any) -> Path:
+    def run(**settings: Any) -> Path:
         folder = tmp_path_factory.mktemp("finished") / "run"
-        list(tiny_run(folder, reader.read(file) if file else reader.from_string(tales), **settings).run())
+        list(tiny_run(folder, reader.from_string(tales), **settings).run())
         return folder
 
     return run
-
-
-# --- SIGKILL ---
-
-
-def forked(arguments: list[str], log: Path) -> int:
-    """`jumok` in a copy of this process, which spares it the imports; log.out and log.err take what it prints."""
-
-    def command() -> int:
-        sys.argv = ["jumok", *arguments]
-        with log.with_suffix(".out").open("w") as sys.stdout, log.with_suffix(".err").open("w") as sys.stderr:
-            try:
-                cli.main()
-            except SystemExit as end:
-                return int(end.code or 0)
-        return 70
-
-    return fork(command)
-
-
-def wait(child: int, enough: Callable[[], bool] = lambda: False, limit: float = 120) -> int | None:
-    """The exit code of a child, or None if it still runs when enough() is true."""
-    end = time.monotonic() + limit
-    while not enough():
-        done, status = os.waitpid(child, os.WNOHANG)
-        if done:
-            return os.waitstatus_to_exitcode(status)
-        assert time.monotonic() < end, "the child hangs"
-        time.sleep(0.005)
-    return None
-
-
-@pytest.mark.long
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="the test forks, which this system cannot")
-def test_killed_at_random_moments(tmp_path: Path, tales_file: Path, jumok: Jumok) -> None:
-    """SIGKILL at random, at start-up, in a step, while saving, validating and drawing: the end is the same."""
-    flags = {**TINY, "steps": 120, "eval_every": 10, "save_every": 0.03, "seed": 3}
-    reference, run = tmp_path / "reference", tmp_path / "killed"
-    settings = [f"--{key.replace('_', '-')}={value}" for key, value in flags.items()]
-    settings += ["--device=cpu", "--quiet"]
-    dice = random.Random(20_240_607)
-
-    def begun() -> bool:
-        return (run / "config.json").exists()
-
-    def newest() -> str:
-        return max((path.name for path in (run / "state").glob("step-*")), default="") if begun() else ""
-
-    began = time.monotonic()
-    assert jumok("train", tales_file, "--out", reference, *settings).code == 0  # here, so that no child needs to import
-    step = (time.monotonic() - began) / flags["steps"]
-    places: list[tuple[int, str]] = []  # at each kill: how many runs had ended before, the newest state
-    ended = 0  # a process that sleeps too long before it kills finds a run that has come to its end
-    while len(places) < KILLS:
-        before = newest()
-        what = (
-            ["--resume", "--out", str(run), "--quiet"] if begun() else [str(tales_file), "--out", str(run), *settings]
-        )
-        child = forked(["train", *what], tmp_path / "log")
-        if len(places) < 4:  # somewhere on the way to the first state
-            code, longest = None, 0.01 * 4 ** len(places)
-        elif dice.random() < 0.25:  # on the way back to where it was
-            code, longest = None, 0.2
-        else:  # once it is further, up to five steps more
-            code, longest = wait(child, lambda before=before: newest() > before), 5 * step  # type: ignore[misc]
-        moment = time.monotonic() + dice.uniform(0, longest)
-        code = wait(child, lambda moment=moment: time.monotonic() > moment) if code is None else code  # type: ignore[misc]
-        if code is None:
-            os.kill(child, signal.SIGKILL)
-            code = wait(child)
-        if code == 0:
-            assert_same(run, reference)
-            shutil.rmtree(run)
-            ended += 1
-            assert ended < KILLS, "the kills come too late"
-            continue
-        assert code == -signal.SIGKILL, f"it ended with code {code} after {len(places)} kills"
-        places.append((ended, newest()))
-    assert wait(forked(["train", "--resume", "--out", str(run), "--quiet"], tmp_path / "log")) == 0
-    assert (0, "") in places  # at least once before there was any
-    assert len(set(places)) > KILLS // 2
-    assert_same(run, reference)
-    leftovers = [path.name for path in run.rglob(".*.tmp")]
-    assert leftovers == []
-
-
-# --- Ctrl-C, SIGTERM and SIGHUP ---
-
-
-@pytest.mark.long
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="the test forks, which this system cannot")
-@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGHUP"])
-def test_interrupted_by_a_signal(
-    tmp_path: Path, tales_file: Path, finished: Finished, name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The step is finished, the state saved, the command to go on is said; then the run ends in the same bits.
-
-    SIGHUP, when a terminal was closed, ended the run at once, and up to a minute of it was lost.
-    """
-    number = signal.Signals[name]
-    settings = {"steps": 100, "eval_every": 50}
-    reference = finished(tales_file, **settings)
-    flags = [f"--{key.replace('_', '-')}={value}" for key, value in {**TINY, **settings}.items()]
-    run, log = tmp_path / "run", tmp_path / "log"
-    take = Loop.take_step
-
-    def slowly(*arguments: Any) -> Any:  # the run must not end before the signal comes
-        time.sleep(0.1)
-        return take(*arguments)
-
-    with monkeypatch.context() as in_child:
-        in_child.setattr(Loop, "take_step", slowly)
-        child = forked(["train", str(tales_file), "--out", str(run), "--json", *flags, "--device=cpu"], log)
-    metrics = run / "metrics.jsonl"
-    wait(child, lambda: metrics.exists() and metrics.read_text(encoding="utf-8").count("\n") > 5)
-    os.kill(child, number)
-    assert wait(child) == 130
-    err = log.with_suffix(".err").read_text()
-    assert f"jumok train --resume --out {run}" in err
-    assert "Traceback" not in err
-    summary = json.loads(log.with_suffix(".out").read_text().splitlines()[-1])
-    assert summary["reason"] == "interrupted"
-    resumed = Trainer.resume(run, device="cpu")
-    assert resumed.step == summary["steps"] >= 5
-    list(resumed.run())
-    assert_same(run, reference)
 
 
 @pytest.mark.slow
@@ -249,20 +106,15 @@ def test_a_damaged_state_falls_back_to_the_one_before(stopped: Path, finished: F
     assert_same(stopped, finished(save_every=0.0))
 
 
-@pytest.mark.long
-def test_all_states_damaged_starts_from_the_beginning(stopped: Path, finished: Finished) -> None:
+def test_all_states_damaged(stopped: Path) -> None:
+    """What is wrong with each is told; nothing is changed, and the best parameters can begin another run."""
     for state in (stopped / "state").glob("step-*"):
         flip(state)
-    resumed = Trainer.resume(stopped, device="cpu")
-    assert resumed.step == 0
-    texts = [event.text for event in resumed.run() if isinstance(event, Notice)]
-    assert len(texts) == 3
-    assert "step-000000006.1 is damaged" in texts[0]
-    assert "step-000000005 is damaged" in texts[1]
-    assert texts[2].startswith(
-        "No whole training state is left, so the run starts from its beginning. The best parameters"
-    )
-    assert_same(stopped, finished(save_every=0.0))
+    before = (stopped / "model.safetensors").read_bytes()
+    with pytest.raises(RunError, match=r"6\.1 is damaged .*5 is damaged .*init=.* begins it") as caught:
+        Trainer.resume(stopped, device="cpu")
+    assert "no whole training state left" in str(caught.value)
+    assert (stopped / "model.safetensors").read_bytes() == before
 
 
 @pytest.mark.parametrize(
@@ -306,20 +158,6 @@ def test_an_incomplete_event_is_skipped(tmp_path: Path, stopped_once: Path, line
     assert Trainer.resume(run, device="cpu").step == 6
 
 
-def test_a_run_that_begins_anew_keeps_what_it_saves(stopped: Path) -> None:
-    """Both damaged states had higher steps than the new ones, which were deleted as soon as they were written."""
-    before = (stopped / "model.safetensors").read_bytes()
-    for state in (stopped / "state").glob("step-*"):
-        flip(state)
-    for event in Trainer.resume(stopped, device="cpu").run():
-        if isinstance(event, Save) and event.step == 2:
-            break
-    assert (stopped / "model-kept-1.safetensors").read_bytes() == before
-    again = Trainer.resume(stopped, device="cpu")
-    assert (again.step, again.notices) == (2, [])
-    assert sorted(path.name[:14] for path in (stopped / "state").glob("step-*")) == ["step-000000001", "step-000000002"]
-
-
 def test_a_damaged_state_goes_before_a_whole_one(stopped: Path) -> None:
     """With the newest one damaged, the next save dropped the oldest, which was the only whole one."""
     flip(stopped / "state" / "step-000000006.1")
@@ -330,21 +168,6 @@ def test_a_damaged_state_goes_before_a_whole_one(stopped: Path) -> None:
             break
     states = sorted(path.name for path in (stopped / "state").glob("step-*"))
     assert states == ["step-000000005", "step-000000006.2"]
-
-
-def test_states_of_an_older_version(stopped: Path, finished: Finished) -> None:
-    """They hold no best parameters, and fewer numbers."""
-    for state in (stopped / "state").glob("step-*"):
-        (state / "best.safetensors").unlink(missing_ok=True)
-        numbers = json.loads((state / "numbers.json").read_text(encoding="utf-8"))
-        del numbers["best_metrics"]
-        (state / "numbers.json").write_text(json.dumps(numbers), encoding="utf-8")
-        digests = {name: hashlib.sha256((state / name).read_bytes()).hexdigest() for name in (TENSORS, NUMBERS)}
-        (state / "manifest.json").write_text(json.dumps(digests), encoding="utf-8")
-    resumed = Trainer.resume(stopped, device="cpu")
-    assert (resumed.step, resumed.notices) == (6, [])
-    list(resumed.run())
-    assert_same(stopped, finished(save_every=0.0))
 
 
 # --- the best parameters belong to the state ---
@@ -371,18 +194,6 @@ def test_best_weights_of_a_lost_branch_are_taken_back(start: Start, tmp_path: Pa
     list(resumed.run())
     list(start("reference", steps=12).run())
     assert_same(run, tmp_path / "reference")
-
-
-@pytest.mark.long
-def test_best_weights_come_back_from_the_state(start: Start, tmp_path: Path) -> None:
-    """Weights that were deleted were chosen anew from later steps, though the state of that moment could know them."""
-    list(start().run())
-    weights = tmp_path / "run" / "model.safetensors"
-    content = weights.read_bytes()
-    weights.unlink()
-    resumed = Trainer.resume(tmp_path / "run", device="cpu")
-    assert resumed.notices == []
-    assert weights.read_bytes() == content
 
 
 # --- one trainer at a time ---
@@ -479,13 +290,6 @@ def test_a_damaged_log_is_told_and_stops_nothing(stopped: Path, finished: Finish
         assert (stopped / name).read_bytes() == (finished(save_every=0.0) / name).read_bytes()
 
 
-def test_both_logs_gone(stopped: Path) -> None:
-    for name in ("metrics.jsonl", "samples.txt"):
-        (stopped / name).unlink()
-    (notice,) = Trainer.resume(stopped, device="cpu").notices
-    assert notice.startswith("A part of metrics.jsonl, samples.txt was lost")
-
-
 @pytest.mark.parametrize("name", ["train.npy", "val.npy"])
 def test_ids_that_are_gone_or_damaged(stopped: Path, name: str) -> None:
     """A truncated train.npy came as a ValueError about mmap; a missing one as a bare FileNotFoundError."""
@@ -522,7 +326,7 @@ def test_best_weights_gone(start: Start, tmp_path: Path, finished: bool, val: fl
 
 def test_another_text_is_refused(stopped: Path) -> None:
     other = reader.from_string("다른 글이다. " * 200, name="other.txt")
-    with pytest.raises(ResumeError, match=r"started with another text .*<string>.* characters, sha256.*other\.txt"):
+    with pytest.raises(ResumeError, match=r"started with another text .<string>, sha256 \w{12}….*other\.txt"):
         Trainer.resume(stopped, other, device="cpu")
 
 
@@ -531,13 +335,12 @@ def test_the_same_text_is_welcome(stopped: Path, story_text: Text) -> None:
 
 
 def test_another_held_out_text_is_refused(start: Start, tmp_path: Path) -> None:
-    """Where there was none before, the message said "sha256 None"."""
     texts = [reader.from_string(word * 60, name=word) for word in ("가나다 ", "라마바 ")]
     start("with", val_text=texts[0])
     start("without")
-    with pytest.raises(ResumeError, match=r"another held-out text: 240 characters, sha256 .*; now 라마바"):
+    with pytest.raises(ResumeError, match=r"not started with this held-out text \(라마바"):
         Trainer.resume(tmp_path / "with", val_text=texts[1], device="cpu")
-    with pytest.raises(ResumeError, match=r"without a held-out file; now 라마바"):
+    with pytest.raises(ResumeError, match=r"not started with this held-out text \(라마바"):
         Trainer.resume(tmp_path / "without", val_text=texts[1], device="cpu")
     assert Trainer.resume(tmp_path / "with", val_text=texts[0], device="cpu").step == 0
 
@@ -578,30 +381,3 @@ def test_a_config_of_the_wrong_shape(stopped: Path, damage: dict[str, Any]) -> N
     (stopped / "config.json").write_text(json.dumps({**config, **damage}), encoding="utf-8")
     with pytest.raises(RunError, match=r"config\.json"):
         Trainer.resume(stopped, device="cpu")
-
-
-@pytest.mark.parametrize("changed", [{"cooldown": 0.5}, {"logs": {"a": 1.5}}, {"stage": "1"}])
-def test_numbers_of_a_wrong_type_are_damage(stopped: Path, changed: dict[str, Any]) -> None:
-    """They ended in a traceback, each in another place."""
-    state, _ = RunFolder(stopped).checkpoints.newest()
-    assert state is not None
-    numbers = {**state.numbers, "cooldown": [0.5, 1], "later": 1}
-    RunFolder(stopped).write_checkpoint(Checkpoint(step=7, tensors=state.tensors, numbers=numbers))
-    with Trainer.resume(stopped, device="cpu") as trainer:
-        assert trainer.clock.cooldown == (0.5, 1)
-    RunFolder(stopped).write_checkpoint(Checkpoint(step=8, tensors=state.tensors, numbers={**numbers, **changed}))
-    with pytest.raises(RunError, match="the training state after 8 steps is damaged"):
-        Trainer.resume(stopped, device="cpu")
-
-
-def test_a_run_that_an_earlier_version_began_with_a_teacher(stopped: Path) -> None:
-    """Its second model would begin with nothing to learn from. The model that it has can be used."""
-    path = stopped / "config.json"
-    content = json.loads(path.read_text(encoding="utf-8"))
-    content["train"] |= {"teacher": 0.3, "mask_rate": 0.15, "lm_weight": 0.0}  # as it had the settings of all tasks
-    path.write_text(json.dumps(content), encoding="utf-8")
-    with pytest.raises(ResumeError, match=r"was started with teacher by an earlier version.*starts a new run from"):
-        Trainer.resume(stopped, device="cpu")
-    content["train"]["teacher"] = 0.0
-    path.write_text(json.dumps(content), encoding="utf-8")
-    assert Trainer.resume(stopped, device="cpu").step == 6

@@ -20,10 +20,8 @@ from torch import Tensor
 from torch.distributed.checkpoint.filesystem import FileSystem
 
 from conftest import state_of
-from jumok.errors import RunError
 from jumok.files import sha256_of
 from jumok.models import build
-from jumok.runs import config as config_of_runs
 from jumok.runs.checkpoints import Checkpoints
 from jumok.runs.events import Notice, Step
 from jumok.runs.folder import RunFolder
@@ -151,7 +149,6 @@ def test_the_same_curve_with_other_numbers_of_processes(
     # Muon rounds to bfloat16 what it orthogonalises, where a last bit can become a larger difference.
     assert_close(losses_in(run), expected, 1e-12 if optimizer == "adamw" else 1e-9)
     assert steps_of(run) == [8, 10]
-    assert json.loads((run / "config.json").read_text())["format"] == 2
     assert not list(run.rglob("*.metadata"))
     ours, theirs = state_of(run), state_of(tmp_path / "whole")
     assert ours.tensors.keys() == theirs.tensors.keys()
@@ -225,19 +222,6 @@ def test_a_damaged_state_is_passed_over(run: Path, name: str, damage: Callable[[
         assert steps_of(run) == [2, 6]
 
 
-@pytest.mark.slow
-def test_a_manifest_that_lost_a_name(run: Path) -> None:
-    """The files that are left are whole; that they are too few is seen by the names of the model."""
-    for state in states_in(run):
-        sums = json.loads((state / "manifest.json").read_text())
-        del sums[PART.format(2)]
-        (state / "manifest.json").write_text(json.dumps(sums))
-    with pytest.raises(RunError, match="does not fit the model of"):
-        resume(run)
-    for end in ends(2, lambda group: finish(resume(run, group))):
-        assert "does not fit the model of config.json" in end
-
-
 def test_a_manifest_names_no_file_outside_its_state(tmp_path: Path) -> None:
     save_file({"model.x": torch.ones(1)}, tmp_path / "mine.safetensors")
     state = tmp_path / "state" / "step-000000001"
@@ -260,14 +244,6 @@ def test_nothing_is_unpickled(run: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     for name in ("pickle.load", "pickle.loads", "pickle.Unpickler", "torch.load"):
         monkeypatch.setattr(name, never)
     assert state_of(run).tensors["model.token_embedding.weight"].any()
-
-
-@pytest.mark.slow
-def test_an_older_version_refuses_the_run(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It would take the states for damaged ones, and remove them."""
-    monkeypatch.setattr(config_of_runs, "READ_SINCE", {1: "0.1.0"})
-    with pytest.raises(RunError, match=r"has format 2, which needs jumok"):
-        RunFolder.open(run)
 
 
 # --- failures while a state is written or read ------------------------------------------------------------------------

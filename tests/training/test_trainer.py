@@ -7,10 +7,12 @@ import gc
 import json
 import math
 import os
+import shutil
 import stat
 import time
 import weakref
 from collections.abc import Callable
+from functools import wraps
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +31,7 @@ from jumok.inference.generate import generate
 from jumok.models.gpt import GPT
 from jumok.runs import folder as checkpoint
 from jumok.runs.events import Eval, Event, Finish, Notice, Sample, Save, Step, Verdict
-from jumok.serve.desk.curves import Curve
+from jumok.serve.desk.curves import read_curve
 from jumok.text import Text
 from jumok.training.optim import rate
 from jumok.training.subscribers import pictures
@@ -299,8 +301,8 @@ def test_a_time_budget_ends_after_so_many_passes(start: Start, monkeypatch: pyte
     trainer = start(steps=None, minutes=60.0, passes=1.5, sample_tokens=0)
     steps = only(list(trainer.run()), Step)
     seen = len(steps) * trainer.task.tokens_per_batch
-    assert 0 <= seen - 1.5 * trainer.training_run.train_tokens < trainer.task.tokens_per_batch
-    assert trainer.clock.planned_tokens == int(1.5 * trainer.training_run.train_tokens)
+    assert 0 <= seen - 1.5 * trainer.task.train_tokens < trainer.task.tokens_per_batch
+    assert trainer.clock.planned_tokens == int(1.5 * trainer.task.train_tokens)
     assert steps[-1].progress == 1.0
     assert steps[-1].remaining == 0.0
 
@@ -483,6 +485,24 @@ def test_a_start_leaves_alone_what_another_process_makes(start: Start, tmp_path:
         assert (folder.state / "train.npy").read_bytes() == b"theirs"
 
 
+def test_a_start_leaves_alone_what_another_process_has_just_made(
+    start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The folder was free when it was looked at, and holds a run once its lock is held."""
+    list(start("first", steps=1).run())
+    create = checkpoint.RunFolder.create
+
+    def late(path: Path) -> checkpoint.RunFolder:
+        folder = create(path)
+        shutil.copytree(tmp_path / "first", path, dirs_exist_ok=True)
+        return folder
+
+    monkeypatch.setattr(checkpoint.RunFolder, "create", late)
+    with pytest.raises(RunError, match="holds a run already"):
+        start()
+    assert (tmp_path / "run" / "model.safetensors").is_file()
+
+
 def test_dropout_follows_from_how_often_the_text_is_seen(start: Start, story_text: Text) -> None:
     tokens = 16 * 4
     shares = {}
@@ -491,16 +511,6 @@ def test_dropout_follows_from_how_often_the_text_is_seen(start: Start, story_tex
         shares[passes] = start(f"run{passes}", steps=steps, dropout=None).model.config.dropout
     assert shares == {3: 0.0, 4.5: 0.0, 5.5: 0.1, 8: 0.1, 16: 0.2}
     assert start("given", steps=1000, dropout=0.05).model.config.dropout == 0.05
-
-
-def test_a_run_that_will_not_use_its_time_says_so(start: Start) -> None:
-    """Ten minutes on a small text were worse than five, because it was seen too often."""
-    small = reader.from_string("바람이 불고 비가 왔다. 아이는 우산을 썼다. " * 200)
-    trainer = start("limited", text=small, steps=None, minutes=60.0, passes=3.0)
-    assert any("will end after" in notice and "of 60 minutes" in notice for notice in trainer.notices)
-    whole = start("whole", text=small, steps=None, minutes=60.0, passes=0.0)
-    assert not any("will end after" in notice for notice in whole.notices)
-    assert start("default", text=small, steps=None, minutes=60.0).config.passes == 12
 
 
 def test_a_small_text_is_told_with_the_numbers(start: Start) -> None:
@@ -555,15 +565,17 @@ def test_each_state_is_saved_once(start: Start, tmp_path: Path) -> None:
 # --- compiling ---
 
 
-def test_a_broken_compiler_costs_a_sentence(start: Start, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+@pytest.mark.parametrize("in_use", [False, True])
+def test_a_broken_compiler_costs_a_sentence(
+    start: Start, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, in_use: bool
+) -> None:
     """Only the first use of what was compiled was guarded, not the compiling itself."""
 
     def broken(*args: Any, **kwargs: Any) -> Any:
         raise RuntimeError("no compiler here\nwith a long story")
 
     list(start("reference").run())
-    monkeypatch.setattr(torch, "compile", broken)
-    monkeypatch.setattr(torch.nn.Module, "compile", broken)
+    monkeypatch.setattr(torch, "compile", (lambda function, **_: wraps(function)(broken)) if in_use else broken)
     events = list(start(compile="on").run())
     assert [event.text for event in only(events, Notice)] == [
         "Compiling failed, so training goes on without (no compiler here)."
@@ -636,9 +648,6 @@ def test_random_numbers_between_steps_are_the_callers(start: Start) -> None:
 
 @pytest.mark.long
 @pytest.mark.compile
-@pytest.mark.long
-# torch's compiler warns its own developers.
-@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning", "ignore::FutureWarning")
 def test_a_compiled_run_equals_its_resumed_self(start: Start, tmp_path: Path) -> None:
     if not has_compiler(torch.device("cpu")):
         pytest.skip("there is no C++ compiler for torch.compile here")
@@ -673,8 +682,7 @@ def test_a_run_has_one_held_out_figure(start: Start, tmp_path: Path, capfd: pyte
     said = [line for line in capfd.readouterr().err.splitlines() if "held out" in line]
     assert len(said) == 1
     assert wanted in said[0]
-    curve = Curve(tmp_path / "run" / "metrics.jsonl")
-    curve.update()
+    curve = read_curve(tmp_path / "run" / "metrics.jsonl")
     assert curve.held_out == event.headline
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import shlex
 from collections.abc import Callable
 from pathlib import Path
@@ -83,6 +84,23 @@ def test_a_run_that_learned_nothing_says_so(start: Start) -> None:
     assert "2 steps are too few" in verdict.text
     assert "not clearly better than a bigram" in verdict.text
     assert verdict.command.startswith("jumok train --resume --steps 200 --out ")
+
+
+def test_a_last_loss_that_is_not_finite_is_a_divergence(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    """metrics.jsonl has null for it."""
+    trainer = start(steps=8, eval_every=1, sample_tokens=0, patience=0)
+    figures, sums = iter([1.0, *[2.0] * 20]), trainer.task.loss_sums
+
+    def validate(model: Any, max_tokens: int) -> dict[str, float]:
+        return {"loss": (loss := next(figures)), "nats_per_char": loss, "tokens": 1}
+
+    def loss_sums(model: Any, batch: Any) -> Any:
+        return tuple(each * (math.nan if trainer.step == 7 else 1) for each in sums(model, batch))
+
+    monkeypatch.setattr(trainer.task, "validate", validate)
+    monkeypatch.setattr(trainer.task, "loss_sums", loss_sums)
+    *_, verdict, _ = trainer.run()
+    assert verdict.kind == "diverged"
 
 
 def test_by_minutes_the_command_has_minutes(start: Start) -> None:

@@ -196,7 +196,7 @@ def test_a_text_that_is_read_in_parts_and_changed(answers: Answers) -> None:
 def test_what_is_recorded(answers: Answers) -> None:
     """Queries, keys, values and weights are those of `jumok.interpret.record`."""
     for model, ask, found in answers.each("record", *WRITERS, "bert"):
-        with record(model, values=True) as recording, ablate(model, heads(ask)):
+        with record(model) as recording, ablate(model, heads(ask)):
             out = model(torch.tensor([ask["ids"]]))
         for layer, seen in enumerate(recording.attentions):
             notes = found[f"self {layer}"]
@@ -248,7 +248,7 @@ def test_one_step(answers: Answers) -> None:
     for model, ask, found in answers.each("step"):
         start = window_start(len(ask["ids"]), CONTEXT)
         ids = torch.tensor([ask["ids"][start:]])
-        with record(model, values=True) as recording:
+        with record(model) as recording:
             logits = model(ids)
         seen, layer = recording.attentions[ask["layer"]], found["layers"][ask["layer"]]
         assert (found["length"], found["position"]) == (ids.shape[1], ids.shape[1] - 1)
@@ -293,7 +293,7 @@ def test_an_encoder_and_a_decoder(answers: Answers) -> None:
 @torch.no_grad()
 def test_attention_to_the_source(answers: Answers) -> None:
     for model, ask, found in answers.each("record", "seq2seq", "original", "silu"):
-        with record(model, values=True) as recording:
+        with record(model) as recording:
             model(torch.tensor([ask["source"]]), torch.tensor([ask["ids"]]))
         assert {seen.block for seen in recording.attentions} == {"encoder", "decoder", "cross"}
         for seen in recording.attentions:

@@ -335,9 +335,6 @@ def test_the_numbers_of_a_step_are_the_model_s(model_page: ModelPages, visit: Vi
     assert len(parts) == (21 if name == "gpt" else 20)  # there are two layers; positions are rotated or learned
     assert len(seen) == len(parts)
     assert sums >= 9
-    with page.expect_download() as saved:
-        page.click("[data-step=save]")
-    assert saved.value.suggested_filename == f"jumok-{name}-draw-L1-H1.png"
 
 
 def test_the_player_walks_through_the_parts_by_keyboard(model_page: ModelPages, visit: Visits) -> None:

@@ -183,9 +183,9 @@ def test_a_recording_is_the_trace_of_python() -> None:
     ids = model.tokenizer.encode(PROMPT + " 한 사람이 살았습니다.\n😀").tolist()[:CONTEXT]
     text = model.tokenizer.decode(ids)
     viewed = ask(model, ("viewed", ids))[0]["found"]
-    found = trace(rounded(model), text, lens=False)
+    found = trace(rounded(model), text)
     expected = to_json(found)
-    for name in ("tokens", "text", "groups", "group_texts"):
+    for name in ("tokens", "text"):
         assert viewed["sequences"][0][name] == expected["sequences"][0][name], name
     for layer in range(2):
         for head, weights in enumerate(found.attentions[0].weights(layer)):
@@ -311,7 +311,7 @@ def test_answers_are_those_of_python(family: str, bias: float, forced: int | Non
             assert one["found"]["finish"] == best.finish
     long, viewed = ask(model, ("answer", "가" * 30), ("answeredTrace", texts[0]))
     assert (long["code"], long["values"]) == ("engine.source_too_long", {"count": 31, "most": 24})
-    theirs = trace(rounded(model), texts[0], lens=False)
+    theirs = trace(rounded(model), texts[0])
     for attention in theirs.attentions:
         for layer in attention.layers:
             for head, weights in enumerate(attention.weights(layer)):

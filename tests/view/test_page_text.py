@@ -85,10 +85,8 @@ def streamed(tokenizer: Tokenizer, ids: list[int]) -> dict[str, Any]:
         "parts": [stream.push(token) for token in ids],
         "rest": stream.flush().rstrip("\ufffd"),
         "decoded": tokenizer.decode(ids),
-        "text": read.text,
-        "tokens": [list(vars(token).values()) for token in read.tokens],
-        "groups": {kind: list(groups) for kind, groups in read.groups.items()},
-        "group_texts": {kind: list(texts) for kind, texts in read.group_texts.items()},
+        "text": read["text"],
+        "tokens": [list(token.values()) for token in read["tokens"]],
     }
 
 
@@ -107,6 +105,8 @@ def test_the_vectors_that_javascript_reads_too_are_those_of_python() -> None:
     for one in json.loads(VECTORS.read_text(encoding="utf-8"))["tokenizers"]:
         tokenizer = Tokenizer.from_json(json.dumps(one["json"]))
         texts, streams = ([each[key] for each in one[part]] for part, key in (("texts", "text"), ("streams", "ids")))
+        for stream in one["streams"]:  # groups are made by the viewer alone
+            del stream["groups"], stream["group_texts"]
         assert expected(one["name"], tokenizer, texts, streams) == one
 
 

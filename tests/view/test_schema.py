@@ -16,18 +16,11 @@ from hypothesis import strategies as st
 from test_trace import TEXT, bert, gpt, seq2seq
 
 import jumok
+from jumok.errors import ConfigError
 from jumok.view.page import page_of
 from jumok.view.schema import budget, opened_layer, to_json
 from jumok.view.trace import trace
-from jumok.view.weight_encoding import (
-    FACTORS,
-    Floats,
-    decode_weights,
-    encode_exactly,
-    encode_vectors,
-    encode_weights,
-    factorise,
-)
+from jumok.view.weight_encoding import Floats, decode_weights, encode_exactly, encode_vectors, encode_weights
 
 
 def softmax(scores: Floats, causal: bool) -> Floats:
@@ -104,40 +97,6 @@ def test_only_the_triangle_is_kept() -> None:
     )
 
 
-@pytest.mark.parametrize("causal", [True, False])
-@pytest.mark.parametrize("levels", [128, 40, 16])
-def test_factors_are_near_and_smaller(causal: bool, levels: int) -> None:
-    """A head that looks everywhere a little, D = 16 and T = 200: its scores are products of few numbers."""
-    random = np.random.default_rng(0)
-    q, k = (random.normal(size=(200, 16)).astype(np.float32) * 1.2 for _ in range(2))
-    weights = softmax(q @ k.T / 4, causal)
-    as_levels = encode_weights(weights, causal=causal, levels=levels)
-    as_factors = encode_weights(weights, causal=causal, levels=levels, factors=factorise(q, k))
-    if levels > 16:
-        assert raw(as_factors)[0] == FACTORS
-        assert len(as_factors) < len(as_levels)
-    shown = decode_weights(as_factors, 200, 200, causal=causal)
-    rows_sum_to_one(shown)
-    misplaced = np.abs(shown - weights).sum(axis=1).mean() / 2
-    assert misplaced < 4 / levels
-    assert np.abs(shown - weights).max() < 0.06
-
-
-def test_a_head_without_preferences_has_no_factors_at_all() -> None:
-    q, k = np.zeros((30, 8), np.float32), np.ones((30, 8), np.float32)
-    weights = softmax(q @ k.T, causal=True)
-    coded = encode_weights(weights, causal=True, levels=100, factors=factorise(q, k))
-    np.testing.assert_allclose(decode_weights(coded, 30, 30, causal=True), weights, atol=0.005)
-
-
-def test_a_sharp_head_stays_as_levels() -> None:
-    q = np.eye(64, dtype=np.float32) * 30
-    weights = softmax(q @ q.T / 8, causal=True)
-    coded = encode_weights(weights, causal=True, levels=100, factors=factorise(q, q))
-    assert raw(coded)[0] != FACTORS
-    assert len(coded) < 200
-
-
 def test_vectors_keep_one_part_in_127() -> None:
     vectors = np.random.default_rng(0).normal(size=(9, 5)).astype(np.float32)
     scale, text = encode_vectors(vectors)
@@ -153,7 +112,7 @@ def test_the_object_says_what_the_model_computed(make: Any) -> None:
     model = make()
     found = trace(model, "나는 어제 학교에", **({"target": "비가 와서"} if make is seq2seq else {}))
     objects = json.loads(json.dumps(to_json(found)))
-    assert (objects["format"], objects["version"]) == ("jumok-trace", 1)
+    assert (objects["format"], objects["version"]) == ("jumok-trace", 2)
     assert objects["model"]["parameters"] == model.parameter_count()
     assert len(objects["attentions"]) == len(found.attentions)
     for one, told in zip(found.attentions, objects["attentions"], strict=True):
@@ -185,15 +144,15 @@ def test_the_softmax_of_queries_and_keys_is_the_weights() -> None:
 
 
 def test_exact_objects() -> None:
-    found = trace(gpt(), "나는 어제 학교에", exact=True)
-    (told,) = to_json(found)["attentions"]
+    found = trace(gpt(), "나는 어제 학교에")
+    (told,) = to_json(found, exact=True)["attentions"]
     assert (told["bits"], told["encoding"]) == (16, "float16")
     assert told["error"]["max"] < 1e-3
 
 
 def test_exact_queries_and_keys_make_the_exact_weights() -> None:
-    found = trace(gpt(n_kv_head=2), "나는 어제 학교에 갔다.", exact=True)
-    neurons = to_json(found)["neurons"]
+    found = trace(gpt(n_kv_head=2), "나는 어제 학교에 갔다.")
+    neurons = to_json(found, exact=True)["neurons"]
     assert neurons["bits"] == 16
     told = neurons["layers"]["self"]["2"]
     q, k = (decode_vectors(told[f"{x}_scale"][1], told[x][1], told["head_dim"], bits=16) for x in "qk")
@@ -213,10 +172,6 @@ def test_lens_and_predictions() -> None:
     assert found.predictions is not None
     assert objects["predictions"]["tokens"][0] is None
     assert objects["predictions"]["after"]["p"] is None
-    for told, one in zip(objects["predictions"]["tokens"][1:], found.predictions.tokens[1:], strict=True):
-        assert one is not None
-        assert told["p"] == pytest.approx(one.p, rel=1e-3)
-        assert [guess[1] for guess in told["top"]] == [guess.token for guess in one.top]
     assert objects["lens"]["top"][0][0] == []
     assert objects["lens"]["p"][3][0] is None
     assert objects["lens"]["p"][3][2] == pytest.approx(objects["predictions"]["tokens"][2]["p"], rel=1e-2)
@@ -225,22 +180,27 @@ def test_lens_and_predictions() -> None:
 
 @pytest.mark.parametrize(("neurons", "layers"), [("all", ["0", "1", "2"]), ("none", None), ([2], ["2"])])
 def test_neurons_of_the_layers_that_were_asked_for(neurons: Any, layers: list[str] | None) -> None:
-    objects = to_json(trace(gpt(), "나는", neurons=neurons))
+    objects = to_json(trace(gpt(), "나는"), neurons=neurons)
     assert (layers is None and objects["neurons"] is None) or list(objects["neurons"]["layers"]["self"]) == layers
+
+
+def test_neurons_of_no_layer() -> None:
+    with pytest.raises(ConfigError, match=r"no layers \[5\] here; the layers are \[0, 1, 2\]"):
+        to_json(trace(gpt(), "나는"), neurons=[1, 5])
 
 
 @pytest.mark.slow
 def test_a_small_budget_is_kept_and_the_cost_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     """With little room weights are rounded more, in all heads alike, and queries and keys are of the opened layer."""
     model, text = gpt(context_length=128, n_layer=6, n_head=4, n_embd=64), (TEXT * 4)[:120]
-    whole = to_json(trace(model, text, open_layer=3))
+    whole = to_json(trace(model, text), layer=3)
     assert list(whole["neurons"]["layers"]["self"]) == list("012345")
     assert whole["notes"] == []
     rest = size({**whole, "attentions": None, "neurons": {"layers": {"self": whole["neurons"]["layers"]["self"]["3"]}}})
     weights = size(whole["attentions"])
     # By its name it cannot be reached: jumok.view is a function.
     monkeypatch.setattr(sys.modules[to_json.__module__], "budget", lambda _: rest + weights // 2)
-    small = to_json(trace(model, text, open_layer=3))
+    small = to_json(trace(model, text), layer=3)
     assert size(small) <= (rest + weights // 2) * 1.02  # the notes come on top
     assert list(small["neurons"]["layers"]["self"]) == ["3"]
     (note,) = small["notes"]
@@ -270,7 +230,7 @@ def test_the_budget_of_a_page() -> None:
     """With some 250 kB of page around it: 2 MB for 256 tokens, 8 MB for 512."""
     assert budget(1) == budget(256) == 1_700_000
     assert budget(512) == 7_700_000
-    assert budget(511) < budget(512) < budget(1024) < 16_000_000
+    assert budget(511) < budget(512) < budget(513) < budget(1024) < 25_000_000
 
 
 def test_the_version_of_the_generator() -> None:

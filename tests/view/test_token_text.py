@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 from jumok.errors import TokenizerError
 from jumok.text.hangul import nfc
 from jumok.tokenizers import Tokenizer, train_tokenizer
-from jumok.view.token_text import Pieces, TokenNames, visible
+from jumok.view.token_text import TokenNames, visible
 from tokenizers import Tokenizer as HFTokenizer
 from tokenizers import decoders, models, normalizers, pre_tokenizers, trainers
 
@@ -76,31 +77,22 @@ HOSTILE = st.text(
 )
 
 
-def read(name: str, text: str) -> Pieces:
+def read(name: str, text: str) -> dict[str, Any]:
     return NAMES[name].read(TOKENIZERS[name].encode(text).tolist())
 
 
-def check(pieces: Pieces) -> None:
+def check(pieces: dict[str, Any]) -> None:
     """What holds for all tokens of all tokenizers."""
-    for token in pieces.tokens:
-        assert token.text.isprintable(), ascii(token.text)
-        assert token.text
-        assert 0 <= token.start <= token.stop <= len(pieces.text)
-    inside = [token for token in pieces.tokens if token.start < token.stop]
-    if pieces.text:
-        assert inside[0].start == 0
-        assert max(token.stop for token in inside) == len(pieces.text)
+    for token in pieces["tokens"]:
+        assert token["text"].isprintable(), ascii(token["text"])
+        assert token["text"]
+        assert 0 <= token["start"] <= token["stop"] <= len(pieces["text"])
+    inside = [token for token in pieces["tokens"] if token["start"] < token["stop"]]
+    if pieces["text"]:
+        assert inside[0]["start"] == 0
+        assert max(token["stop"] for token in inside) == len(pieces["text"])
     for token, following in pairwise(inside):
-        assert token.start <= following.start <= token.stop  # nothing between them, and no step back
-    for kind, groups in pieces.groups.items():
-        assert groups[0] == 0
-        assert all(after - before in (0, 1) for before, after in pairwise(groups))
-        texts = pieces.group_texts[kind]
-        assert len(texts) == groups[-1] + 1
-        assert all(text and text.isprintable() for text in texts)
-        for token, following, same in zip(pieces.tokens, pieces.tokens[1:], pairwise(groups), strict=False):
-            if not token.special and token.start < token.stop and following.start < token.stop and following.stop:
-                assert same[0] == same[1], f"{kind}: tokens of one character are in two groups"
+        assert token["start"] <= following["start"] <= token["stop"]  # nothing between them, and no step back
 
 
 @pytest.mark.parametrize("name", TOKENIZERS)
@@ -115,10 +107,10 @@ def test_any_text_can_be_shown(name: str, text: str) -> None:
 @given(text=HOSTILE)
 def test_spans_are_of_the_decoded_text(name: str, text: str) -> None:
     pieces = read(name, text)
-    assert pieces.text == nfc(text)
-    for token in pieces.tokens:
-        if name == "char" and len(token.text) == 1 and token.text not in "␣⏎":
-            assert visible(pieces.text[token.start : token.stop]).lstrip("◌") == token.text.lstrip("◌")
+    assert pieces["text"] == nfc(text)
+    for token in pieces["tokens"]:
+        if name == "char" and len(token["text"]) == 1 and token["text"] not in "␣⏎":
+            assert visible(pieces["text"][token["start"] : token["stop"]]).lstrip("◌") == token["text"].lstrip("◌")
 
 
 @pytest.mark.parametrize("name", TOKENIZERS)
@@ -130,37 +122,18 @@ def test_what_a_young_model_writes_can_be_shown(name: str, data: st.DataObject) 
     ids = data.draw(st.lists(st.integers(0, tokenizer.vocab_size - 1), min_size=1, max_size=30))
     pieces = NAMES[name].read(ids)
     check(pieces)
-    if tokenizer.kind != "other" and not any(token.special for token in pieces.tokens):
-        assert pieces.text == tokenizer.decode(ids)
+    if tokenizer.kind != "other" and not any(token["special"] for token in pieces["tokens"]):
+        assert pieces["text"] == tokenizer.decode(ids)
 
 
-def shown(pieces: Pieces) -> list[str]:
-    return [token.text for token in pieces.tokens]
+def shown(pieces: dict[str, Any]) -> list[str]:
+    return [token["text"] for token in pieces["tokens"]]
 
 
 def test_syllables_of_jamo() -> None:
     pieces = read("jamo", "학교에 가.")
     assert shown(pieces) == ["ㅎ", "ㅏ", "ㄱ", "ㄱ", "ㅛ", "ㅇ", "ㅔ", "␣", "ㄱ", "ㅏ", "."]
-    assert pieces.groups["character"] == (0, 0, 0, 1, 1, 2, 2, 3, 4, 4, 5)
-    assert pieces.group_texts["character"] == ("학", "교", "에", "␣", "가", ".")
-    assert pieces.group_texts["word"] == ("학교에", "가.")
-    assert pieces.groups["word"] == (0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1)  # the blank goes with the word behind it
-    assert [token.stop for token in pieces.tokens[:4]] == [1, 1, 1, 2]
-
-
-@pytest.mark.parametrize(
-    ("name", "text", "characters"),
-    [
-        ("jamo", "ㅋㅋ ᆨᅡᅡ각ᆨ", "ㅋ ㅋ ␣ ㄱ ㅏ ㅏ 각 ㄱ"),  # letters that make no syllable
-        ("char", "말ᄊᆞ미", "말 ᄊᆞ 미"),  # Unicode has no single character for 나랏말ᄊᆞ미 with its arae-a
-        ("char", "a뷁\n\n갔다", "a 뷁 ⏎ ⏎ 갔 다"),  # bytes of one
-        # 듀ᇰ and 호ᇙ of 1459 were two: NFC makes one of lead and vowel and leaves the old final behind. A lead of
-        # Unicode 5.2, as in ꥭᆞ, joined the syllable before it, and its own vowel stood alone.
-        *((kind, "中듀ᇰ國귁〮호ᇙ배〮도ꥭᆞᆯ각ᆨ", "中 듀ᇰ 國 귁〮 호ᇙ 배〮 도 ꥭᆞᆯ 각 ㄱ") for kind in ("char", "jamo")),
-    ],
-)
-def test_tokens_are_joined_to_characters(name: str, text: str, characters: str) -> None:
-    assert read(name, text).group_texts["character"] == tuple(characters.split())
+    assert [token["stop"] for token in pieces["tokens"][:4]] == [1, 1, 1, 2]
 
 
 def test_old_letters_alone_are_those_that_people_type() -> None:
@@ -174,24 +147,8 @@ def test_half_a_character_is_shown_as_its_bytes() -> None:
     ids = tokenizer.encode("뷁").tolist()
     assert len(ids) == 3
     pieces = NAMES["bpe"].read([*ids[:2], *tokenizer.encode("나").tolist()])
-    assert pieces.text == "\ufffd나"
+    assert pieces["text"] == "\ufffd나"
     assert shown(pieces)[:2] == ["<EB>", "<B7>"]
-    assert pieces.group_texts["character"][0] == "<EB><B7>"
-
-
-def test_a_token_of_two_words_joins_them() -> None:
-    """A group covers every token that touches the character, so a merge across two characters merges their groups."""
-    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
-    blank = "Ġ"
-    vocab = {letter: i for i, letter in enumerate(alphabet)} | {"a" + blank: 256, "a" + blank + "b": 257}
-    pipeline = HFTokenizer(models.BPE(vocab=vocab, merges=[("a", blank), ("a" + blank, "b")]))
-    pipeline.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
-    pipeline.decoder = decoders.ByteLevel()
-    tokenizer = Tokenizer(pipeline)
-    pieces = TokenNames(tokenizer).read(tokenizer.encode("xa by c").tolist())
-    assert shown(pieces) == ["x", "a␣b", "y", "␣", "c"]
-    assert pieces.groups["word"] == (0, 0, 0, 1, 1)
-    assert "character" not in pieces.groups  # the same as the tokens
 
 
 def test_special_tokens_are_no_text() -> None:
@@ -199,21 +156,17 @@ def test_special_tokens_are_no_text() -> None:
     special = tokenizer.special_tokens
     ids = [special["[CLS]"], *tokenizer.encode("나는").tolist(), special["[MASK]"], *tokenizer.encode("갔").tolist()]
     pieces = NAMES["char"].read([*ids, special["[SEP]"]])
-    assert pieces.text == "나는갔"
-    assert [(token.text, token.start, token.stop) for token in pieces.tokens if token.special] == [
+    assert pieces["text"] == "나는갔"
+    assert [(token["text"], token["start"], token["stop"]) for token in pieces["tokens"] if token["special"]] == [
         ("[CLS]", 0, 0), ("[MASK]", 2, 2), ("[SEP]", 3, 3),
     ]  # fmt: skip
-    assert pieces.group_texts["word"] == ("[CLS]", "나는", "[MASK]", "갔", "[SEP]")
 
 
 def test_pieces_of_foreign_tokenizers() -> None:
     assert shown(read("metaspace", "나는 학교에 b")) == [*"␣나는␣학교에␣", "<62>"]
-    assert read("metaspace", "뷁에").group_texts["character"][-2:] == ("뷁", "에")
     words = read("wordpiece", "나는 학교에 갔다.")
-    assert "".join(token.text for token in words.tokens).replace("##", "") == "나는학교에갔다."
-    assert words.group_texts["word"] == ("나는", "학교에", "갔다.")
-    assert [token.text for token in read("wordpiece", "나는 ♞").tokens][-1] == "[UNK]"
-    assert read("byte level", "뷁 갔다").group_texts["word"] == ("뷁", "갔다")
+    assert "".join(token["text"] for token in words["tokens"]).replace("##", "") == "나는학교에갔다."
+    assert [token["text"] for token in read("wordpiece", "나는 ♞")["tokens"]][-1] == "[UNK]"
 
 
 @pytest.mark.parametrize(

@@ -136,7 +136,7 @@ def test_the_views_show_what_the_model_computes(visit: Visits, pages: Pages) -> 
     for name in ("Model", "Neurons", "Matrix", "Heads", "Text"):
         tab = page.get_by_role("tab", name=re.compile(name))
         tab.click()
-        settle(page, f"state.view === '{tab.get_attribute('data-view')}'")
+        settle(page, f"state.view === '{tab.get_attribute('data-tab')}'")
         assert tab.get_attribute("aria-selected") == "true"
         seen.add(picture(page))
         explained.add(page.locator("#about").inner_text())
@@ -194,9 +194,9 @@ def test_letters_are_grouped_to_syllables_and_words(visit: Visits, pages: Pages)
     for grouping, texts in (("character", list(TEXT)), ("word", TEXT.split())):
         page.click(f"#groupings [data-value={grouping}]")
         settle(page, f"state.grouping === '{grouping}'")
-        shown = [token["text"] for token in page.evaluate(f"window.jumok.tokens(0, '{grouping}')")]
-        assert [text.replace("␣", " ").strip() for text in shown] == [text.strip() for text in texts]
-        groups = np.array(made.trace["sequences"][0]["groups"][grouping])
+        shown = page.evaluate(f"window.jumok.tokens(0, '{grouping}')")
+        assert [token["text"].replace("␣", " ").strip() for token in shown] == [text.strip() for text in texts]
+        groups = np.repeat(range(len(shown)), [token["last"] - token["first"] + 1 for token in shown])
         count = groups.max() + 1
         to = np.stack([each[:, groups == group].sum(axis=1) for group in range(count)], axis=1)
         expected = np.stack([to[groups == group].mean(axis=0) for group in range(count)])

@@ -32,9 +32,8 @@ from jumok.cli.commands import Group
 from jumok.cli.console.help import translate_click
 from jumok.cli.console.output import print_json, say
 from jumok.cli.interrupts import INTERRUPTED, hangup
-from jumok.cli.out_of_memory import out_of_memory
 from jumok.errors import JumokError
-from jumok.memory import is_out_of_memory
+from jumok.memory import bytes_of, free_memory, is_out_of_memory
 from jumok.messages import speaking, tr, users_language
 from jumok.version import __version__
 
@@ -114,7 +113,7 @@ def _run() -> int:
         code = 1
     except (RuntimeError, MemoryError, ImportError, OSError) as error:
         if is_out_of_memory(error):
-            failure = out_of_memory(next((word for word in sys.argv[1:] if word in app.commands), ""), error)
+            failure = _out_of_memory(error)
         elif isinstance(error, OSError):
             failure = f"{error.strerror or error}{f': {error.filename}' if error.filename else ''}."
         else:
@@ -128,6 +127,19 @@ def _run() -> int:
     except OSError:  # the reader closed the pipe, or the disk is full
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115  # otherwise closing it fails at exit
     return code if isinstance(code, int) else 0
+
+
+def _out_of_memory(error: Exception) -> str:
+    """Return the message for memory that ran out in spite of all checks: during which verb, and what to reduce."""
+    verb = next((word for word in sys.argv[1:] if word in app.commands), "")
+    if verb == "train":
+        remedy = tr("Use a smaller {--batch-size}, {--context-length} or {--size}, or {--recompute}.")
+    else:
+        remedy = tr("Use a smaller model or text, or a computer with more memory.")
+    free = free_memory("cuda" if "CUDA" in str(error) else "cpu")
+    numbers = "" if free is None else f" ({tr('{bytes} are free', bytes=bytes_of(free))})"
+    command = f"jumok {verb}".strip()
+    return tr("memory ran out during `{command}`{numbers}. {remedy}", command=command, numbers=numbers, remedy=remedy)
 
 
 def _interruptible() -> object:

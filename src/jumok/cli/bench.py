@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from jumok.cli.commands import Verb, common, option
-from jumok.cli.console.output import plain_floats, print_json, say
+from jumok.cli.console.output import print_json, say
 from jumok.config import SIZES
 from jumok.messages import tr
 
@@ -57,7 +57,7 @@ def bench(size: str, device: str, as_json: bool, quiet: bool) -> None:
             "generate_tokens_per_second": _tokens_generated_per_second(trainer.model),
         }
     if as_json:
-        print_json(plain_floats(figures, digits=3))
+        print_json(figures)
     else:
         emulated = {} if figures["bfloat16_gflops"] else {"bfloat16_gflops": tr("emulated, not measured")}
         show_figures(figures | emulated)

@@ -22,13 +22,26 @@ class _Context(click.Context):
     formatter_class = Help
 
 
-# Commands and options of earlier versions, and what to use instead.
+# Commands and options of earlier versions, and what to use instead. Another command may have an option of that name.
 GONE = {
     "--adapt": message("`--adapt` is gone. `jumok train TEXT --init RUN` adapts a model to a text."),
     "--find-rate": message("`--find-rate` is gone. Leave the rates out, or compare short runs with other rates."),
+    "--whole-words": message("`--whole-words` is gone. `--tokenizer bpe` has longer tokens to mask."),
     "--teacher": message("`--teacher` is gone. A longer run keeps its best parameters, and needs no second model."),
     "--repair": message("`--repair` is gone. `jumok train --resume --out RUN` restores what the training states have."),
     "plan": message("`jumok plan` is gone. `jumok train ... --explain` shows what a run needs on this machine."),
+    "--no-verify": message("`--no-verify` is gone. In Python, `jumok.load(RUN, verify=False)` loads a changed file."),
+    "--picture": message("`evaluate --picture` is gone. Several models are compared in a table."),
+    "--file": message("`view --file` is gone. `jumok view RUN - < FILE` reads a file."),
+    "--png": message("`view --png` is gone. `--picture FILE.png` is the same."),
+    "--scale": message("`view --scale` is gone. A picture that ends in .svg or .pdf is sharp at each size."),
+    "--memory": message(
+        "`--memory` is gone. Models that no request uses are evicted when memory is short; limit the process, for "
+        "example with a container or `ulimit -v`."
+    ),
+    "--without": message("`view --without` is gone. `jumok.interpret.ablation.ablation` does the same in Python."),
+    "--alphabet": message("`--alphabet` is gone. Characters that the text lacks are encoded as bytes."),
+    "--kind": message("`--kind` is gone. `jumok corpus write numbers` writes all kinds; keep the lines that you want."),
     "--marp": message("`--marp` is gone: `jumok learn slides` writes Markdown for Marp without it."),
 }
 
@@ -60,7 +73,8 @@ class Verb(click.Command):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Parse the arguments; for an option that is gone, tell what to use instead."""
-        _refuse_gone(ctx, [word for word in args if word.startswith("--")])
+        known = {name for parameter in self.params for name in parameter.opts}
+        _refuse_gone(ctx, [word for word in args if word.startswith("--") and word.partition("=")[0] not in known])
         return super().parse_args(ctx, args)
 
     def __init__(self, *args: Any, examples: str = "", brief: Sequence[str] = (), **kwargs: Any) -> None:
@@ -145,14 +159,6 @@ def require_options(run: Path, given: Iterable[str], known: Sequence[str]) -> No
             run=run,
             options=", --".join(options),
         )
-
-
-def verification(function: Command) -> Command:
-    """Add the option --no-verify of verbs that read the parameters of a run, as the argument `verify`."""
-    return option(
-        "--no-verify", "verify", is_flag=True, callback=lambda context, parameter, given: not given, section="Common",
-        help="do not compare the SHA-256 of the parameters with config.json; saves a second per gigabyte",
-    )(function)  # fmt: skip
 
 
 def common(*, device: bool = True, seed: bool = False) -> Callable[[Command], Command]:

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import click
 
-from jumok.cli.commands import Verb, common, option, verification
+from jumok.cli.commands import Verb, common, option
 from jumok.cli.console.output import print_json, say
 from jumok.cli.replacing import refuse_to_replace
-from jumok.cli.share import page_options, write_page
+from jumok.cli.share import write_page
 from jumok.errors import ConfigError
 from jumok.messages import tr
 
+if TYPE_CHECKING:
+    from jumok.interop.gguf import Kind
+
 FORMS = ("hf", "jumok", "gguf", "onnx", "page")
+OPTIONS = {"type": ("gguf",), "licence": ("hf", "gguf"), "force": ("gguf", "onnx", "page")}  # and their forms
 
 
 @click.command(
@@ -25,25 +29,25 @@ FORMS = ("hf", "jumok", "gguf", "onnx", "page")
     jumok convert novel-hf runs/back --to jumok
     jumok convert runs/novel novel.gguf --to gguf --type q8_0
     jumok convert runs/novel novel.onnx --to onnx
-    jumok convert runs/novel novel.html --to page --exact
+    jumok convert runs/novel novel.html --to page
     """,
 )
 @click.argument("source", type=click.Path(path_type=Path))
 @click.argument("target", type=click.Path(path_type=Path))
 @option("--to", "form", type=click.Choice(FORMS), required=True, help="format of TARGET")
 @option("--type", "kind", type=click.Choice(["f32", "f16", "q8_0"]), help="gguf: type of the matrices [f32]")
-@page_options
-@verification
+@option("--licence", help="hf, gguf: licence of the text that the model was trained on")
+@option("--force", is_flag=True, help="overwrite a file that jumok did not write")
 @common(device=False)
 def convert(
     source: Path,
     target: Path,
     form: str,
+    kind: Kind | None,
+    licence: str | None,
     force: bool,
     as_json: bool,
     quiet: bool,
-    verify: bool,
-    **settings: Any,
 ) -> None:
     """Convert a run folder to another format, or a transformers model folder to a run folder.
 
@@ -54,27 +58,18 @@ def convert(
     from jumok.interop.huggingface import from_hf
     from jumok.runs.load import save
 
-    everything = {"force": force, **settings}
-    used = {
-        "page": everything.keys() - {"kind"},
-        "gguf": ("kind", "licence", "force"),
-        "hf": ("licence",),
-        "onnx": ("force",),
-    }
-    unused = [name for name, value in everything.items() if value and name not in used.get(form, ())]
-    if unused:
-        name = "type" if unused[0] == "kind" else unused[0]
-        raise ConfigError("--{option} is not for {--to {form}}; leave it out.", option=name, form=form)
+    for name, value in (("type", kind), ("licence", licence), ("force", force)):
+        if value and form not in OPTIONS[name]:
+            raise ConfigError("--{option} is not for {--to {form}}; leave it out.", option=name, form=form)
     if form == "page":
-        del settings["kind"]
-        write_page(source, target, settings, force=force, quiet=quiet, verify=verify)
+        write_page(source, target, {}, force=force, quiet=quiet)
     elif form == "gguf":
-        _write_gguf(source, target, everything, quiet=quiet, verify=verify)
+        _write_gguf(source, target, kind or "f32", licence, force=force, quiet=quiet)
     elif form == "onnx":
-        _write_onnx(source, target, force=force, quiet=quiet, verify=verify)
+        _write_onnx(source, target, force=force, quiet=quiet)
     else:
         if form == "hf":
-            _write_folder(source, target, settings["licence"], verify=verify)
+            _write_folder(source, target, licence)
         else:
             save(from_hf(source), target)
         say(tr("Wrote {path}.", path=target), quiet=quiet)
@@ -82,41 +77,34 @@ def convert(
         print_json({"source": str(source), "target": str(target), "to": form})
 
 
-def _write_folder(source: Path, target: Path, licence: str | None, *, verify: bool) -> None:
+def _write_folder(source: Path, target: Path, licence: str | None) -> None:
     """Write a folder for `transformers`, with a model card of what the run folder tells."""
     from jumok.interop.huggingface import to_hf
-    from jumok.interop.huggingface.card import PICTURE, Card
+    from jumok.interop.huggingface.card import Card
     from jumok.interop.huggingface.convert import is_hf
     from jumok.runs.folder import RunFolder
     from jumok.runs.load import load
 
-    model = load(source, verify=verify)
+    model = load(source)
     run = {} if is_hf(source) else RunFolder.open(source).read_config()
-    curves = source / PICTURE
-    picture = curves.read_bytes() if curves.is_file() and "metrics" in run else None
-    to_hf(model, target, card=Card(name=source.resolve().name, licence=licence, run=run, picture=picture))
+    to_hf(model, target, card=Card(name=source.resolve().name, licence=licence, run=run))
 
 
-def _write_gguf(run: Path, path: Path, settings: dict[str, Any], *, quiet: bool, verify: bool) -> None:
-    """Write the GGUF file of a run and a Modelfile for Ollama, and say what is in them.
-
-    Args:
-        settings: kind, licence and force; None where nothing was given.
-    """
+def _write_gguf(run: Path, path: Path, kind: Kind, licence: str | None, *, force: bool, quiet: bool) -> None:
+    """Write the GGUF file of a run and a Modelfile for Ollama, and say what is in them."""
     from jumok.errors import RunError
     from jumok.files import require_writable, write_atomic
     from jumok.inference.sampling import Sampling
-    from jumok.interop.gguf import Kind, to_gguf
+    from jumok.interop.gguf import to_gguf
     from jumok.interop.gguf.modelfile import SUFFIX, command, modelfile
     from jumok.runs.load import load
 
     beside = require_writable(path, example="model.gguf").with_suffix(SUFFIX)
-    if not settings["force"]:
+    if not force:
         refuse_to_replace(path)
         refuse_to_replace(beside)
-    model = load(run, verify=verify)
-    kind: Kind = settings["kind"] or "f32"
-    found = to_gguf(model, path, kind, name=run.resolve().name, licence=settings["licence"])
+    model = load(run)
+    found = to_gguf(model, path, kind, name=run.resolve().name, licence=licence)
     try:
         write_atomic(beside, modelfile(path, model.config, Sampling().temperature))
     except OSError as error:
@@ -146,24 +134,23 @@ def _write_gguf(run: Path, path: Path, settings: dict[str, Any], *, quiet: bool,
     say(tr("For Ollama: {command}", command=command(beside)), quiet=quiet)
 
 
-def _write_onnx(source: Path, path: Path, *, force: bool, quiet: bool, verify: bool) -> None:
+def _write_onnx(source: Path, path: Path, *, force: bool, quiet: bool) -> None:
     """Write the ONNX file of a model and its tokenizer, and say what was written."""
     from jumok.files import require_writable
-    from jumok.interop.onnx import beside, to_onnx
+    from jumok.interop.onnx import to_onnx, tokenizer_beside
     from jumok.runs.load import load
 
     require_writable(path, example="model.onnx")
     if not force:
         refuse_to_replace(path)
-        foreign = [other for other in beside(path) if other.exists() and not path.exists()]
-        if foreign:
+        foreign = tokenizer_beside(path)
+        if foreign.exists() and not path.exists():
             raise ConfigError(
-                "{path} exists and was not written by jumok; give another name, or {--force}.", path=foreign[0]
+                "{path} exists and was not written by jumok; give another name, or {--force}.", path=foreign
             )
-    found = to_onnx(load(source, verify=verify), path)
-    others = ", ".join(map(str, found.paths[1:]))
-    written = {"path": path, "megabytes": found.bytes / 1e6}
+    _, *others = found = to_onnx(load(source), path)
+    written = {"path": path, "megabytes": sum(one.stat().st_size for one in found) / 1e6}
     if others:
-        say(tr("Wrote {path} and {others} ({megabytes:.1f} MB).", **written, others=others), quiet=quiet)
+        say(tr("Wrote {path} and {others} ({megabytes:.1f} MB).", **written, others=others[0]), quiet=quiet)
     else:
         say(tr("Wrote {path} ({megabytes:.1f} MB).", **written), quiet=quiet)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable
 from itertools import chain
-from typing import Any
 
 import click
 
@@ -13,11 +12,14 @@ from jumok.cli.commands import Group, Verb, common, option
 from jumok.cli.console.output import print_json, say
 from jumok.cli.material import NUMBERS_ROWS, STORIES_CHARS
 from jumok.files import require_space
-from jumok.messages import tr
+from jumok.messages import message, tr
 
 BYTES_PER_CHAR = 2.4  # of the stories in UTF-8, at least
 BYTES_PER_ROW = 20  # of the numbers, at least
-BUILT_IN = {"stories": "short stories, built in", "numbers": "numbers and how they are read in Korean, built in"}
+BUILT_IN = {
+    "stories": message("short stories, built in"),
+    "numbers": message("numbers and how they are read in Korean, built in"),
+}
 
 
 @click.group(cls=Group, short_help="Get Korean text for training.")
@@ -35,11 +37,10 @@ def corpus_list(as_json: bool, quiet: bool) -> None:
     corpora = catalogue.entries().values()
     if as_json:
         listed = [{"name": c.name, "title": c.title, "licence": c.licence, "bytes": c.bytes} for c in corpora]
-        print_json(
-            {"corpora": [*listed, *({"name": n, "title": t, "licence": "Apache-2.0"} for n, t in BUILT_IN.items())]}
-        )
+        built_in = [{"name": name, "title": title, "licence": "Apache-2.0"} for name, title in BUILT_IN.items()]
+        print_json({"corpora": [*listed, *built_in]})
     else:
-        show_corpora(corpora)
+        show_corpora(BUILT_IN, corpora)
 
 
 @corpus.command(
@@ -83,30 +84,22 @@ def corpus_get(name: str, as_json: bool, quiet: bool) -> None:
     examples="""
     jumok corpus write stories --chars 2000000 > stories.txt
     jumok corpus write numbers --rows 50000 > numbers.tsv
-    jumok corpus write numbers --rows 2000 --kind number --kind price
     """,
 )
 @click.argument("name", type=click.Choice(["stories", "numbers"]))
 @option("--chars", type=int, help=f"stories: minimum number of characters [{STORIES_CHARS}]")
 @option("--rows", type=int, help=f"numbers: number of pairs, below a header [{NUMBERS_ROWS}]")
-@option(
-    "--kind",
-    "kinds",
-    multiple=True,
-    help="numbers: only this kind, e.g. number, date or price; may be given several times",
-)
 @option("--seed", default=0, help="seed; each seed gives other stories and pairs [0]")
-def corpus_write(name: str, chars: int | None, rows: int | None, kinds: tuple[str, ...], seed: int) -> None:
+def corpus_write(name: str, chars: int | None, rows: int | None, seed: int) -> None:
     """Write a built-in corpus to stdout, in UTF-8.
 
     `stories` is plain text. `numbers` is a .tsv table of numbers and how they are read in Korean.
     """
-    others: dict[str, Any] = {"--rows": rows, "--kind": kinds or None} if name == "stories" else {"--chars": chars}
-    for flag, value in others.items():
-        if value is not None:
-            raise click.UsageError(
-                tr("{flag} does not apply to {name}; see jumok corpus write --help.", flag=flag, name=name)
-            )
+    flag, value = ("--rows", rows) if name == "stories" else ("--chars", chars)
+    if value is not None:
+        raise click.UsageError(
+            tr("{flag} does not apply to {name}; see jumok corpus write --help.", flag=flag, name=name)
+        )
     lines: Iterable[str]
     if name == "stories":
         from jumok.corpora import stories
@@ -119,8 +112,7 @@ def corpus_write(name: str, chars: int | None, rows: int | None, kinds: tuple[st
 
         rows = NUMBERS_ROWS if rows is None else rows
         require_space(sys.stdout.buffer, rows * BYTES_PER_ROW)
-        pairs = numbers.write(rows, seed, kinds or None)
-        lines = (f"{source}\t{target}\n" for source, target in chain([numbers.COLUMNS], pairs))
+        lines = (f"{source}\t{target}\n" for source, target in chain([numbers.COLUMNS], numbers.write(rows, seed)))
     for line in lines:
         sys.stdout.buffer.write(line.encode())
     sys.stdout.buffer.flush()

@@ -2,19 +2,53 @@
 
 from __future__ import annotations
 
+import importlib
+import importlib.util
+import os
+import platform
+import shutil
 import sys
-from collections.abc import Sequence
+import sysconfig
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
+from typing import Literal, NamedTuple
 
 import click
 
 from jumok.cli.commands import Verb, common
 from jumok.cli.console.output import print_json, say
-from jumok.messages import tr
+from jumok.messages import message, tr
+from jumok.version import __version__
 
 DAMAGED = 1  # the exit code if something is damaged or missing
 SIGNS = {"ok": "✓", "note": "·", "damaged": "✗", "problem": "✗"}
+NEEDED = ("numpy", "tokenizers", "safetensors", "filelock", "rich", "matplotlib", "charset_normalizer")
+# What the optional packages are for, by the name of the extra: the modules, and the use.
+EXTRAS = {
+    "hf": (("transformers",), message("models of transformers in the same program")),
+    "metrics": (("sacrebleu",), message("chrF and BLEU of answers")),
+    "data": (("pyarrow",), message("Parquet and Arrow files")),
+    "serve": (("fastapi", "uvicorn", "prometheus_client"), message("the HTTP API: jumok serve")),
+    "gguf": (("gguf",), message("files for llama.cpp and Ollama")),
+    "onnx": (("onnx",), message("files for onnxruntime")),
+    "lora": (("peft",), message("adapters: jumok train --lora")),
+}
+# Names of findings that have a translation, for those who read; programs read them as they are.
+NAMES = (message("packages"), message("processors"), message("font"), message("terminal"))
+
+
+class Finding(NamedTuple):
+    """What was found about one thing.
+
+    Attributes:
+        condition: "ok", "note" (something is slower, or not possible) or "problem". remedy: one line; "" if none.
+    """
+
+    name: str
+    condition: Literal["ok", "note", "problem"]
+    text: str
+    remedy: str = ""
 
 
 @click.command(
@@ -53,15 +87,100 @@ def _run(path: Path, as_json: bool, quiet: bool) -> bool:
 
 
 def _installation(as_json: bool) -> bool:
-    from jumok.cli.installation import examine_installation
-
-    findings = examine_installation()
+    findings = [Finding("Python", "ok", f"{platform.python_version()} ({sys.executable or '?'}), jumok {__version__}")]
+    for look in (_packages, _torch, _compiler, _font, _terminal, _extras):
+        findings += look()
     well = all(one.condition != "problem" for one in findings)
     if as_json:
         print_json({"well": well, "findings": [one._asdict() for one in findings]})
     else:
         _show([(one.condition, tr(one.name), one.text, one.remedy) for one in findings])
     return well
+
+
+def _packages() -> Iterator[Finding]:
+    from importlib import metadata
+
+    missing = [name for name in NEEDED if importlib.util.find_spec(name) is None]
+    if missing:
+        yield Finding("packages", "problem", tr("missing: {names}", names=", ".join(missing)), "pip install jumok")
+    else:
+        versions = ", ".join(f"{name} {metadata.version(name.replace('_', '-'))}" for name in NEEDED)
+        yield Finding("packages", "ok", versions)
+
+
+def _torch() -> Iterator[Finding]:
+    """Yield the version of torch, and the devices that it computes on."""
+    try:
+        torch = importlib.import_module("torch")
+    except Exception as error:  # a library of the system may be missing, or of another version
+        text = tr("cannot be imported: {error}", error=error)
+        yield Finding("torch", "problem", text, "pip install --force-reinstall torch")
+        return
+    from jumok.device import multiplies_bfloat16
+
+    cuda, rocm = torch.version.cuda, torch.version.hip
+    build = f"CUDA {cuda}" if cuda else f"ROCm {rocm}" if rocm else "CPU"
+    yield Finding("torch", "ok", f"{torch.__version__} ({build})")
+    for index in range(torch.cuda.device_count()):
+        facts = torch.cuda.get_device_properties(index)
+        yield Finding(f"GPU {index}", "ok", f"{facts.name}, {facts.total_memory / 1e9:.1f} GB")
+    if torch.backends.mps.is_available():
+        yield Finding("GPU", "ok", "Metal (mps)")
+    elif shutil.which("nvidia-smi") and not cuda:
+        text = tr("the machine seems to have a GPU of NVIDIA, but this torch is built without CUDA")
+        yield Finding("GPU", "note", text, "https://pytorch.org/get-started/locally/")
+    slow = tr("no instructions for bfloat16, so it is slower")
+    bfloat16 = "bfloat16" if multiplies_bfloat16(torch.device("cpu")) else slow
+    text = f"{torch.backends.cpu.get_cpu_capability()}, {torch.get_num_threads()} threads; {bfloat16}"
+    yield Finding("processors", "ok", text)
+
+
+def _compiler() -> Iterator[Finding]:
+    from jumok.inference.native.build import COMPILERS, library, why_not
+
+    found = next((path for name in (os.environ.get("CXX"), *COMPILERS) if name and (path := shutil.which(name))), None)
+    if found is None:
+        text = tr("no compiler: no torch.compile, and texts are generated by PyTorch, which is slower")
+        yield Finding(
+            "C++", "note", text, {"Darwin": "xcode-select --install"}.get(platform.system(), "apt install g++")
+        )
+        return
+    built = (
+        tr("the C++ step is built") if library(build=False) else why_not() or tr("the C++ step is built when needed")
+    )
+    if not Path(sysconfig.get_path("include"), "Python.h").is_file():
+        text = tr("{compiler}; {built}; torch.compile lacks Python.h", compiler=found, built=built)
+        yield Finding("C++", "note", text, "apt install python3-dev")
+    else:
+        yield Finding("C++", "ok", f"{found}; {built}")
+
+
+def _font() -> Iterator[Finding]:
+    from jumok.view.canvas import hangul_font
+
+    if family := hangul_font():
+        yield Finding("font", "ok", family)
+        return
+    install = {"Darwin": "brew install font-nanum-gothic"}.get(platform.system(), "apt install fonts-nanum")
+    yield Finding("font", "note", tr("no font with Hangul: pictures show boxes"), install)
+
+
+def _terminal() -> Iterator[Finding]:
+    encoding = getattr(sys.stdout, "encoding", None) or "ascii"
+    if _can_show("한글"):
+        yield Finding("terminal", "ok", encoding)
+    else:
+        remedy = "chcp 65001" if os.name == "nt" else "export LANG=C.UTF-8"
+        yield Finding("terminal", "problem", tr("{encoding}; Korean cannot be shown", encoding=encoding), remedy)
+
+
+def _extras() -> Iterator[Finding]:
+    for extra, (modules, use) in EXTRAS.items():
+        if any(importlib.util.find_spec(name) is None for name in modules):
+            yield Finding(extra, "note", tr("not installed: {use}", use=tr(use)), f"pip install 'jumok[{extra}]'")
+        else:
+            yield Finding(extra, "ok", tr(use))
 
 
 def _show(rows: Sequence[tuple[str, str, str, str]]) -> None:

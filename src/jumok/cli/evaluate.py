@@ -1,26 +1,37 @@
-"""`jumok evaluate`: the figures of a model on a text or a table."""
+"""`jumok evaluate`: the figures of one model, or of several of one task, on a text or a table."""
 
 from __future__ import annotations
 
 import dataclasses
+import os
+import time
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import click
 
-from jumok.cli.commands import Verb, common, option, verification
-from jumok.cli.console.output import plain_floats, print_json, say
-from jumok.cli.material import read_material, recorded_columns
+from jumok.cli.commands import Verb, common, option, require_options
+from jumok.cli.console.output import print_json, say
+from jumok.cli.material import COLUMN_NAMES, READING, read_material, recorded_columns
+from jumok.errors import ConfigError, JumokError, RunError
 from jumok.messages import tr
 
-ONLY_JSON = {
-    "confusion",
-    "f1",
-    "labels",
-    "seen_in_training",
-    "lost_example",
-    "lower_bound",
-}  # figures that the table leaves out
+OPTIONS = {
+    "lm": (*READING, "allow_lossy"),
+    "mlm": READING,
+    "classify": ("text", "label", "encoding"),
+    "seq2seq": ("source", "target", "encoding", "beam"),
+}
+PER_CHARACTER = {"nats_per_char", "bits_per_char", "bits_per_byte"}
+# Figures in the table of several models. Those of tokens are left out: models may have different tokenizers.
+COMPARED = {
+    "lm": ("nats_per_char", "bits_per_char", "bits_per_byte", "tokens_per_char"),
+    "mlm": ("nats_per_hidden_token", "accuracy"),
+    "classify": ("accuracy", "f1_macro", "loss"),
+    "seq2seq": ("exact_match", "chrf", "bleu"),
+}
+ONLY_JSON = {"confusion", "f1", "labels", "seen_in_training", "lost_example", "lower_bound"}  # not in the table of one
 
 
 @click.command(
@@ -33,7 +44,7 @@ ONLY_JSON = {
     jumok evaluate runs/reviews test.tsv
     jumok evaluate runs/reviews others.csv --text review --label stars
     jumok evaluate runs/chat pairs.tsv --beam 4
-    jumok evaluate runs/char runs/bpe models/kogpt2 other.txt --picture losses.png
+    jumok evaluate runs/char runs/bpe models/kogpt2 other.txt
     """,
 )
 @click.argument("run", type=click.Path(path_type=Path), metavar="RUN...")
@@ -46,28 +57,12 @@ ONLY_JSON = {
 @option("--target", help="column of the targets, for an encoder-decoder [as in training]")
 @option("--beam", type=int, help="beams kept in beam search, for an encoder-decoder [1]")
 @option(
-    "--picture",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="draw the loss by the length of the context, as .png, .svg or .pdf",
-)
-@option(
     "--allow-lossy",
     is_flag=True,
     help="show figures per character as lower bounds where the tokenizer loses characters of the text",
 )
-@verification
 @common()
-def evaluate(
-    run: Path,
-    texts: tuple[str, ...],
-    device: str,
-    as_json: bool,
-    quiet: bool,
-    picture: Path | None,
-    verify: bool,
-    **flags: Any,
-) -> None:
+def evaluate(run: Path, texts: tuple[str, ...], device: str, as_json: bool, quiet: bool, **flags: Any) -> None:
     """Evaluate a model on a text or a table.
 
     A language model predicts each character once, with the text before it as context. A masked language model predicts
@@ -77,84 +72,191 @@ def evaluate(
     are left out; --allow-lossy shows them as lower bounds.
     Baselines are fitted to the training part of the run. A notice appears if the run was trained on the same data.
 
-    A RUN is a run folder or a transformers model folder. Several, all for the same task, are compared in one table, and
-    with --picture language models also in a picture, which shows the loss after each length of the context.
+    A RUN is a run folder or a transformers model folder. Several, all for the same task, are compared in one table.
     """
-    from jumok.cli.compare_runs import compare, split_runs
+    from jumok.device import choose_device
 
-    runs, given = split_runs(run, texts)
+    runs, given = _split_runs(run, texts)
     if not given:
         raise click.UsageError(tr("Missing argument 'TEXT...': every argument is the folder of a model."))
-    if len(runs) > 1:
-        compare(runs, given, flags, device=device, as_json=as_json, quiet=quiet, picture=picture, verify=verify)
+    task = _task_of_all(runs)
+    known = (*READING, *COLUMN_NAMES, "beam", "allow_lossy")
+    require_options(run, (name for name in known if flags[name] not in (None, False)), OPTIONS[task])
+    place, several = str(choose_device(device)), len(runs) > 1
+    materials: dict[tuple[str, ...], Any] = {}
+    rows = []
+    for path, name in zip(runs, _names_of(runs), strict=True):
+        columns = recorded_columns(path)
+        if columns not in materials:
+            materials[columns] = read_material(task, given, flags, columns)
+            say(materials[columns].describe(), quiet=quiet)
+        if several:
+            say(tr("evaluating {name}", name=name), quiet=quiet)
+        try:
+            row = _row(path, materials[columns], place, flags)
+        except JumokError as error:
+            if not several:
+                raise
+            raise type(error)("{error}", error=f"{name}: {error}") from error
+        for notice in row.pop("notices"):
+            say(f"{name}: {notice}" if several else notice, quiet=quiet)
+        rows.append({"name": name, **row})
+    if several:
+        _show_several(task, rows, as_json)
     else:
-        _evaluate_one(run, given, flags, device=device, as_json=as_json, quiet=quiet, picture=picture, verify=verify)
+        _show_one(rows[0]["figures"], as_json)
 
 
-def _evaluate_one(
-    run: Path,
-    texts: tuple[str, ...],
-    flags: dict[str, Any],
-    *,
-    device: str,
-    as_json: bool,
-    quiet: bool,
-    picture: Path | None,
-    verify: bool,
-) -> None:
-    from jumok import device as devices
-    from jumok.cli.compare_runs import (
-        draw,
-        mark_lower_bounds,
-        measure,
-        require_picture,
-        require_task_options,
-        tell_lost_text,
-        warn_of_training_data,
-    )
-    from jumok.cli.console.tables import show_figures
-    from jumok.models import task_of
+# --- the arguments ----------------------------------------------------------------------------------------------------
+
+
+def _split_runs(run: Path, others: tuple[str, ...]) -> tuple[list[Path], tuple[str, ...]]:
+    """Return the models and the texts: each argument up to the first one that is not the folder of a model is a model.
+
+    Raises:
+        RunError: a model follows a text.
+    """
+    count = next((i for i, other in enumerate(others) if not _is_model(other)), len(others))
+    texts = others[count:]
+    late = next((text for text in texts if _is_model(text)), None)
+    if late is not None:
+        raise RunError(
+            "{late} is the folder of a model, and comes after {text}, which is taken for a text, because it is no "
+            "folder with a config.json. Give the folders of all models first.",
+            late=late,
+            text=texts[0],
+        )
+    return [run, *map(Path, others[:count])], texts
+
+
+def _is_model(argument: str) -> bool:
+    return os.path.isfile(os.path.join(argument, "config.json"))
+
+
+def _names_of(runs: Sequence[Path]) -> list[str]:
+    """Return the names of the folders, or their paths where names are alike."""
+    names = [run.resolve().name for run in runs]
+    return [str(run) if names.count(name) > 1 else name for run, name in zip(runs, names, strict=True)]
+
+
+def _task_of_all(runs: Sequence[Path]) -> str:
+    """Return the task of all models, from their configurations alone."""
+    from jumok.config.features import task_of
+    from jumok.runs.load import read_shape
+
+    tasks = [task_of(read_shape(run)) for run in runs]
+    other = next((i for i, task in enumerate(tasks) if task != tasks[0]), None)
+    if other is not None:
+        raise ConfigError(
+            "{first} is a model for the task {task}, and {second} one for the task {other}: their figures do not "
+            "compare. Evaluate them with two commands.",
+            first=runs[0],
+            task=tasks[0],
+            second=runs[other],
+            other=tasks[other],
+        )
+    return tasks[0]
+
+
+# --- one model --------------------------------------------------------------------------------------------------------
+
+
+def _row(run: Path, material: Any, device: str, flags: Mapping[str, Any]) -> dict[str, Any]:
+    """Return facts about a model, and its figures, each followed by its baseline."""
+    from jumok.evaluation.evaluate import evaluate as measure
     from jumok.runs.load import load
-
-    model = load(run, str(devices.choose_device(device)), verify=verify)
-    task = task_of(model)
-    require_task_options(task, run, flags)
-    require_picture(task, picture)
-    if task == "mlm":
-        from jumok.inference.fill_mask import require_masked_model
-
-        require_masked_model(model)  # before the text is read, which may take long
-    material: Any = read_material(task, texts, flags, recorded_columns(run))
-    say(material.describe(), quiet=quiet)
-    measured = measure(task, model, material, flags)
-    tell_lost_text(measured, quiet=quiet)
-    figures = _with_baselines(dataclasses.asdict(measured), run, material)
-    warn_of_training_data(figures["seen_in_training"], quiet=quiet)
-    if picture is not None:
-        from jumok.evaluation.by_position import loss_by_position
-
-        curve = loss_by_position(model, material, allow_lossy=flags["allow_lossy"])
-        draw({run.resolve().name: curve}, picture, quiet=quiet)
-    if as_json:
-        print_json(plain_floats(figures))
-    else:
-        if not figures.get("lost_chars"):
-            figures.pop("lost_chars", None)
-        mark_lower_bounds(figures)
-        shown = {name: value for name, value in figures.items() if name not in ONLY_JSON and value is not None}
-        show_figures(shown)
-
-
-def _with_baselines(figures: dict[str, Any], run: Path, material: Any) -> dict[str, Any]:
-    """The figures, each followed by its baseline, and the share of the data that the run was trained on, if known."""
     from jumok.training.tasks import task_of_run
 
+    model: Any = load(run, device)
+    settings: dict[str, Any] = {name: flags[name] for name in ("beam", "allow_lossy") if flags[name] is not None}
+    began = time.perf_counter()
+    measured: Any = measure(model, material, **settings)
+    seconds = max(time.perf_counter() - began, 1e-9)
     trained = task_of_run(run)
     comparison: dict[str, Any] = {} if trained is None else trained.comparison(material)
-    found: dict[str, Any] = {}
-    for name, value in figures.items():
-        found[name] = value
-        baseline = f"baseline_{name}"
-        if baseline in comparison:
-            found[baseline] = comparison[baseline]
-    return {**found, "seen_in_training": comparison.get("seen_in_training")}
+    figures: dict[str, Any] = {}
+    for name, value in dataclasses.asdict(measured).items():
+        figures[name] = value
+        if (baseline := f"baseline_{name}") in comparison:
+            figures[baseline] = comparison[baseline]
+    return {
+        "run": str(run),
+        "parameters": model.parameter_count(),
+        "tokens_per_second": round(measured.tokens / seconds),
+        "figures": figures | {"seen_in_training": comparison.get("seen_in_training")},
+        "notices": [*_lost_text(measured), *_training_data(comparison)],
+    }
+
+
+def _lost_text(measured: Any) -> Iterator[str]:
+    """Tell what the tokenizer of a language model loses of the text, and what that means for the figures."""
+    from jumok.evaluation.language_model import TextEvaluation
+
+    if not isinstance(measured, TextEvaluation) or not measured.lost_chars:
+        return
+    if measured.lower_bound:
+        meaning = tr(
+            "The model need not predict what is lost, so the figures per character and per byte are lower bounds (≥), "
+            "and do not compare with those of other tokenizers."
+        )
+    elif measured.lost.too_much:
+        meaning = tr(
+            "The model need not predict what is lost, so figures per character and per byte would be too good, and are "
+            "left out. {--allow-lossy} shows them as lower bounds. Losses per token compare among models with this "
+            "tokenizer."
+        )
+    else:
+        meaning = tr("That is too little to change the figures per character.")
+    yield f"{measured.lost.describe()} {meaning}"
+
+
+def _training_data(comparison: Mapping[str, Any]) -> Iterator[str]:
+    """Tell what share of the data the run was trained on, if it changes what the figures mean."""
+    from jumok.evaluation.overlap import WORTH_TELLING
+
+    if (share := comparison.get("seen_in_training", 0.0)) >= WORTH_TELLING:
+        yield tr(
+            "{share:.0%} of this data was training data of the run, so the figures are better than those of new "
+            "data. Data that the run held out does not count.",
+            share=share,
+        )
+
+
+# --- what is printed --------------------------------------------------------------------------------------------------
+
+
+def _show_one(figures: dict[str, Any], as_json: bool) -> None:
+    """Print a line for each figure of a model."""
+    from jumok.cli.console.tables import show_figures
+
+    if as_json:
+        print_json(figures)
+        return
+    shown = {name: value for name, value in figures.items() if name not in ONLY_JSON and value is not None}
+    if not shown.get("lost_chars"):
+        shown.pop("lost_chars", None)
+    show_figures(shown | _lower_bounds(figures))
+
+
+def _show_several(task: str, models: Sequence[dict[str, Any]], as_json: bool) -> None:
+    """Print a line for each model."""
+    from jumok.cli.console.tables import show_models
+
+    rows = []
+    for model in models:
+        figures = model.pop("figures")
+        if task == "lm":
+            figures["tokens_per_char"] = figures["tokens"] / figures["chars"]
+        rows.append(model | figures)
+    if as_json:
+        print_json({"task": task, "models": rows})
+    else:
+        shown = [row | _lower_bounds(row) for row in rows]
+        show_models(shown, ("parameters", *COMPARED[task], "tokens_per_second"))
+
+
+def _lower_bounds(figures: Mapping[str, Any]) -> dict[str, str]:
+    """Return the figures that are only lower bounds, as text that says so."""
+    if not figures.get("lower_bound"):
+        return {}
+    return {name: f"≥ {figures[name]:.4f}" for name in PER_CHARACTER if figures[name] is not None}

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from jumok.cli.commands import Verb, common, option, require_options, verification
+from jumok.cli.commands import Verb, common, option, require_options
 from jumok.cli.console.output import named, print_json, say, write
 from jumok.errors import ConfigError
 from jumok.messages import shell, tr
@@ -45,7 +45,6 @@ from jumok.messages import shell, tr
     "--no-repeat-ngram", type=int, section="Encoder-decoder", help="length of n-grams that must not repeat; 0: off [0]"
 )
 @option("--top", type=int, section="Masked tokens", help="number of candidates for each [MASK] [5]")
-@verification
 @common(seed=True)
 def generate(
     run: Path,
@@ -55,7 +54,6 @@ def generate(
     seed: int | None,
     as_json: bool,
     quiet: bool,
-    verify: bool,
     **flags: Any,
 ) -> None:
     """Generate text with the model of a run folder. A single sample is printed while it is generated.
@@ -65,11 +63,11 @@ def generate(
     """
     flags["prompt"] = _prompt(run, prompts, prompt)
     from jumok import device as devices
-    from jumok.models import task_of
+    from jumok.config.features import task_of
     from jumok.runs.load import load
 
-    model = load(run, str(devices.choose_device(device)), verify=verify)
-    task = task_of(model)
+    model = load(run, str(devices.choose_device(device)))
+    task = task_of(model.config)
     if task == "classify":
         raise ConfigError(
             "{run} is a classifier, which does not generate text; use `{command} TEXT`.",
@@ -121,7 +119,7 @@ def fill_in(model: Any, prompt: str, top: int, as_json: bool) -> None:
     blanks = [
         {
             "position": mask.position,
-            "candidates": [{"token": one, "probability": round(share, 6)} for _, one, share in mask.candidates],
+            "candidates": [{"token": one, "probability": share} for _, one, share in mask.candidates],
         }
         for mask in filled.masks
     ]
@@ -161,22 +159,8 @@ def _answer(
     answers = answer(model, [prompt], n_best=samples, max_tokens=tokens, seed=seed, **how)[0]
     seconds = time.perf_counter() - began
     if as_json:
-        written = sum(one.tokens for one in answers)
-        print_json(
-            {
-                "text": answers[0].text,
-                "prompt": prompt,
-                "samples": [
-                    {"text": a.text, "score": round(a.score, 6), "tokens": a.tokens, "finish": a.finish}
-                    for a in answers
-                ],
-                "unseen_characters": unseen,
-                "tokens": written,
-                "seconds": round(seconds, 4),
-                "tokens_per_second": round(written / seconds, 1),
-                "seed": seed,
-            }
-        )
+        found = [{"text": a.text, "score": a.score, "tokens": a.tokens, "finish": a.finish} for a in answers]
+        print_json({**_summary(prompt, found, seconds, seed), "unseen_characters": unseen})
         return
     for one in answers:
         write(one.text if samples == 1 else f"{one.score:8.3f}  {one.text}")
@@ -202,21 +186,18 @@ def _continue(model: Any, seed: int | None, as_json: bool, quiet: bool, *, sampl
         return
     completions = complete(model, seed=seed, samples=samples, **sampling)
     seconds = time.perf_counter() - began
-    tokens = sum(c.tokens for c in completions)
     if as_json:
-        print_json(
-            {
-                "text": completions[0].text,
-                "prompt": prompt,
-                "samples": [{"text": c.text, "tokens": c.tokens, "finish": c.finish} for c in completions],
-                "tokens": tokens,
-                "seconds": round(seconds, 4),
-                "tokens_per_second": round(tokens / seconds, 1),
-                "seed": seed,
-            }
-        )
+        found = [{"text": c.text, "tokens": c.tokens, "finish": c.finish} for c in completions]
+        print_json(_summary(prompt, found, seconds, seed))
         return
     for number, completion in enumerate(completions, 1):
         write(f"--- {number} ---\n{prompt}{completion.text}\n")
         if completion.finish == "not finite":
             say(tr("sample {number} ends here: the model's logits are not finite.", number=number))
+
+
+def _summary(prompt: str, samples: list[dict[str, Any]], seconds: float, seed: int | None) -> dict[str, Any]:
+    """Return the object of --json for texts that were written."""
+    tokens = sum(one["tokens"] for one in samples)
+    speed = {"tokens": tokens, "seconds": seconds, "tokens_per_second": tokens / seconds}
+    return {"text": samples[0]["text"], "prompt": prompt, "samples": samples, **speed, "seed": seed}

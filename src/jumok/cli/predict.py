@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from jumok.cli.commands import Verb, common, option, verification
+from jumok.cli.commands import Verb, common, option
 from jumok.cli.console.output import named, print_json, say, write
 from jumok.cli.material import recorded_columns
 from jumok.errors import ConfigError, TextError
@@ -36,20 +36,16 @@ if TYPE_CHECKING:
 @click.argument("run", type=click.Path(path_type=Path))
 @click.argument("texts", nargs=-1, metavar="TEXT...")
 @option("--text", help="column of .csv, .tsv and .jsonl files [as in training]")
-@option("--column", help="the same as --text")
 @option("--encoding", help="encoding of the files [detected]")
-@verification
 @common()
 def predict(
     run: Path,
     texts: tuple[str, ...],
     text: str | None,
-    column: str | None,
     encoding: str | None,
     device: str,
     as_json: bool,
     quiet: bool,
-    verify: bool,
 ) -> None:
     """Classify texts with the classifier of a run folder.
 
@@ -63,15 +59,9 @@ def predict(
     from jumok.inference.classify import predict_whole
     from jumok.runs.load import load, unseen_characters
 
-    if text is not None and column is not None and text != column:
-        raise ConfigError(
-            "{--text {text}} and {--column {column}} name two columns, but only one is read; leave one out.",
-            text=text,
-            column=column,
-        )
-    chosen = text or column
-    given = _texts(texts, chosen or next(iter(recorded_columns(run)), "text"), encoding, table_piped=chosen is not None)
-    model = load(run, str(devices.choose_device(device)), verify=verify)
+    column = text or next(iter(recorded_columns(run)), "text")
+    given = _texts(texts, column, encoding, table_piped=text is not None)
+    model = load(run, str(devices.choose_device(device)))
     predictions = predict_whole(model, given)
     if predictions.count(None) == len(given):
         raise TextError("all of the given texts ({count:,}) are empty; there is nothing to classify.", count=len(given))
@@ -147,10 +137,7 @@ def _texts(arguments: tuple[str, ...], column: str, encoding: str | None, *, tab
     return found
 
 
-def _plain(text: str, prediction: Prediction | None) -> dict[str, object]:
-    if prediction is None:
-        return {"text": text, "label": None, "probabilities": None, "cut": False}
-    if prediction.label is None:
-        return {"text": text, "label": None, "probabilities": None, "cut": prediction.cut}
-    shares = {label: round(share, 6) for label, share in prediction.probabilities.items()}
-    return {"text": text, "label": prediction.label, "probabilities": shares, "cut": prediction.cut}
+def _plain(text: str, found: Prediction | None) -> dict[str, object]:
+    shares = None if found is None or found.label is None else found.probabilities
+    label, cut = (None, False) if found is None else (found.label, found.cut)
+    return {"text": text, "label": label, "probabilities": shares, "cut": cut}

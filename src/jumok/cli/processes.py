@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import logging
 import os
-import platform
 import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from jumok.cli.console.output import say
 from jumok.cli.interrupts import INTERRUPTED, hangup
 from jumok.errors import ConfigError, JumokError, ProcessLost, SharedFault, TrainingError
-from jumok.messages import message, tr
+from jumok.messages import tr
 from jumok.processors import processors
-from jumok.version import __version__
 
 if TYPE_CHECKING:
     from jumok.training.parallel import ProcessGroup
@@ -63,22 +60,30 @@ def launcher_has_ended() -> bool:
     return "WORLD_SIZE" in os.environ and os.getppid() != LAUNCHER
 
 
-def restarts(out: Path | None, group: ProcessGroup) -> bool:
+def is_restarted(out: Path | None) -> bool:
     """Return whether torchrun has restarted the processes after a failure, and there is a run to continue.
 
     Raises:
-        ConfigError: torchrun may restart the processes, and the run has no folder by which it would be found again.
+        ConfigError: torchrun may restart the processes, and the run has no folder by which it would be found again; or
+            they are on several computers, where its count of restarts differs.
     """
-    if out is None and os.environ.get("TORCHELASTIC_MAX_RESTARTS", "0") != "0":
-        raise ConfigError("{--out RUN} is needed with --max-restarts: a restarted run is found by its folder.")
-    return group.restarted and out is not None and (out / "config.json").is_file()
+    if os.environ.get("TORCHELASTIC_MAX_RESTARTS", "0") != "0":
+        if out is None:
+            raise ConfigError("{--out RUN} is needed with --max-restarts: a restarted run is found by its folder.")
+        if os.environ.get("GROUP_WORLD_SIZE", "1") != "1":
+            raise ConfigError(
+                "--max-restarts restarts a run on one computer; leave it out, and continue the run with {--resume}."
+            )
+    restarted = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") != "0"
+    return restarted and out is not None and (out / "config.json").is_file()
 
 
 # --- the launch -------------------------------------------------------------------------------------------------------
 
 
-def launch(processes: int) -> int:
+def launch(processes: int, device: str) -> int:
     """Run this command line in so many processes, and return their exit code."""
+    require_gpus(processes, device)
     from torch.distributed.elastic.multiprocessing.api import SignalException
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
     from torch.distributed.run import parse_args, run
@@ -101,6 +106,20 @@ def launch(processes: int) -> int:
     return 0
 
 
+def require_gpus(processes: int, device: str) -> None:
+    """Raise ConfigError if so many processes of this computer would share its GPUs: NCCL takes one process for each."""
+    import torch
+
+    found = torch.cuda.device_count()
+    if device in ("auto", "cuda") and torch.cuda.is_available() and processes > found:
+        raise ConfigError(
+            "{processes} processes were started on a computer with {found} GPU(s), and each needs one of its own. "
+            "Start fewer processes, or train on the processor with {--device cpu}.",
+            processes=processes,
+            found=found,
+        )
+
+
 # --- in each process --------------------------------------------------------------------------------------------------
 
 
@@ -109,9 +128,9 @@ def group_of(device: str) -> Iterator[tuple[ProcessGroup, str]]:
     """Connect the processes of this launch, and choose the device of this one."""
     if "WORLD_SIZE" in os.environ:
         os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")  # or DDP warns that it looks for unused parameters
-    from jumok.training.parallel import ProcessGroup, launched_processes, process_group  # loads torch
+    from jumok.training.parallel import ProcessGroup, process_group  # loads torch
 
-    if launched_processes() == 1:
+    if os.environ.get("WORLD_SIZE", "1") == "1":
         yield ProcessGroup(), device
         return
     import torch
@@ -123,19 +142,14 @@ def group_of(device: str) -> Iterator[tuple[ProcessGroup, str]]:
             "{--device {device}} cannot be shared by several processes; choose from auto, cpu, cuda.", device=device
         )
     if device != "cpu" and torch.cuda.is_available():
+        require_gpus(int(os.environ.get("LOCAL_WORLD_SIZE", "1")), device)
         device = f"cuda:{os.environ.get('LOCAL_RANK', '0')}"
         torch.cuda.set_device(choose_device(device))  # where NCCL puts what has no device of its own
     elif device == "auto":
         device = "cpu"  # gloo adds up nothing on mps
-    facts = {
-        "jumok": __version__,
-        "torch": version("torch"),
-        "Python": platform.python_version(),
-        message("the command"): " ".join(sys.argv[1:]),
-    }
     nccl = device.startswith("cuda") and torch.distributed.is_nccl_available()  # not on Windows
     try:
-        with process_group("cpu:gloo,cuda:nccl" if nccl else "gloo", facts) as group:
+        with process_group("cpu:gloo,cuda:nccl" if nccl else "gloo") as group:
             yield group, device
     except ProcessLost:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)  # torchrun ends what is left: this one ends anyway

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from jumok.cli.commands import Verb, common, option, verification
+from jumok.cli.commands import Verb, common, option
 from jumok.cli.console.output import print_json, say, write
 from jumok.cli.interrupts import INTERRUPTED
 from jumok.cli.native_step import build_native_step
@@ -22,7 +21,6 @@ if TYPE_CHECKING:
 
 DEFAULT_RUNS = Path("runs")
 PACKAGES = {"fastapi": "fastapi", "uvicorn": "uvicorn", "prometheus_client": "prometheus-client"}
-UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 # The path of an example for each task, and its body.
 EXAMPLES: dict[str, tuple[str, dict[str, object]]] = {
     "lm": ("/v1/completions", {"prompt": "그날 밤", "max_tokens": 50}),
@@ -39,7 +37,7 @@ EXAMPLES: dict[str, tuple[str, dict[str, object]]] = {
     jumok serve
     jumok serve runs/novel
     jumok serve runs/novel runs/numbers runs/reviews --port 8080
-    jumok serve runs/novel --quantize int8 --memory 2GB
+    jumok serve runs/novel --quantize int8
     jumok serve runs/novel --host 0.0.0.0 --api-key-file keys.txt
     jumok serve runs/novel --cors http://localhost:3000
     jumok serve runs/novel --share
@@ -68,11 +66,6 @@ EXAMPLES: dict[str, tuple[str, dict[str, object]]] = {
     "--quantize", type=click.Choice(["int8", "bfloat16"]), section="Models",
     help="round matrices to 8 or 16 bits; faster [off]",
 )  # fmt: skip
-@option(
-    "--memory", metavar="SIZE", section="Models",
-    help="memory for the parameters of all loaded models, e.g. 4GB [what is free]",
-)  # fmt: skip
-@verification
 @common()
 def serve(
     runs: tuple[Path, ...],
@@ -85,11 +78,9 @@ def serve(
     slots: int,
     waiting: int,
     quantize: Any,
-    memory: str | None,
     device: str,
     as_json: bool,
     quiet: bool,
-    verify: bool,
 ) -> None:
     """Serve the models of run folders over HTTP, in the API of OpenAI, with a playground for the browser.
 
@@ -104,16 +95,15 @@ def serve(
     if folder is not None and folder.exists() and not folder.is_dir():
         raise ConfigError("{--runs {folder}} is a file; name a folder of runs.", folder=folder)
     _require_packages()
-    bytes_for_models = None if memory is None else _bytes(memory)
 
     from jumok import device as devices
     from jumok.serve.server import serve as run_server
     from jumok.serve.settings import ServeSettings, read_keys
 
     settings = ServeSettings(
-        host=host, port=port, slots=slots, waiting=waiting, cors=cors, memory=bytes_for_models,
+        host=host, port=port, slots=slots, waiting=waiting, cors=cors,
         keys=() if api_key_file is None else read_keys(api_key_file),
-        quantize=quantize, verify=verify, share=share,
+        quantize=quantize, share=share,
     )  # fmt: skip
 
     def ready(url: str, models: ServedModels) -> None:
@@ -148,15 +138,6 @@ def _require_packages() -> None:
             "a server needs packages that are not installed ({names}). Install them with: pip install 'jumok[serve]'",
             names=", ".join(missing),
         )
-
-
-def _bytes(given: str) -> int:
-    """Return the bytes of a size: 4,000,000,000 for "4GB"."""
-    parts = re.fullmatch(r"(\d{1,15}(?:\.\d{1,9})?) ?([kKMGT]?[bB]?)", given.strip())
-    unit = "" if parts is None else parts[2].upper()
-    if parts is None or (unit := unit if unit in UNITS else f"{unit}B") not in UNITS:
-        raise ConfigError("{--memory {given}} is not a size; write for example 4GB or 500MB.", given=given)
-    return int(float(parts[1]) * UNITS[unit])
 
 
 def _curl(url: str, name: str, task: str | None, key_file: Path | None) -> str:

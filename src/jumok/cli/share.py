@@ -3,38 +3,19 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from jumok.cli.commands import Command, Verb, common, option, verification
+from jumok.cli.commands import Verb, common, option
 from jumok.cli.console.output import print_json, say
 from jumok.cli.replacing import refuse_to_replace
 from jumok.messages import tr
 
 if TYPE_CHECKING:
     from jumok.view.model_page import ModelPage
-
-
-def page_options(function: Command) -> Command:
-    """Return the options of a page that holds a model."""
-    for names, settings in reversed(
-        (
-            (("--prompt",), {"help": "text that the page begins with, a review for a classifier for example"}),
-            (("--exact",), {"is_flag": True, "help": "keep the parameters in 16 bits instead of 8; twice the size"}),
-            (("--title",), {"help": "title of the page [name of the folder]"}),
-            (("--note",), {"help": "what you want to say about the model, shown on the page"}),
-            (("--licence",), {"help": "licence of the text that it was trained on, shown on the page"}),
-            (
-                ("--language",),
-                {"type": click.Choice(["ko", "en"]), "help": "language of the page [that of the browser]"},
-            ),
-            (("--force",), {"is_flag": True, "help": "overwrite a file that jumok did not write"}),
-        )
-    ):
-        function = option(*names, section="Page", **settings)(function)
-    return function
 
 
 @click.command(
@@ -48,12 +29,15 @@ def page_options(function: Command) -> Command:
 @click.argument("run", type=click.Path(path_type=Path))
 @option("--out", type=click.Path(path_type=Path), help="file of the page [RUN.html]")
 @option("--open", "opens", is_flag=True, help="open the page in a browser")
-@page_options
-@verification
+@option("--prompt", help="text that the page begins with, a review for a classifier for example")
+@option("--exact", is_flag=True, help="keep the parameters in 16 bits instead of 8; twice the size")
+@option("--title", help="title of the page [name of the folder]")
+@option("--note", help="what you want to say about the model, shown on the page")
+@option("--licence", help="licence of the text that it was trained on, shown on the page")
+@option("--language", type=click.Choice(["ko", "en"]), help="language of the page [that of the browser]")
+@option("--force", is_flag=True, help="overwrite a file that jumok did not write")
 @common(device=False)
-def share(
-    run: Path, out: Path | None, opens: bool, force: bool, as_json: bool, quiet: bool, verify: bool, **settings: Any
-) -> None:
+def share(run: Path, out: Path | None, opens: bool, force: bool, as_json: bool, quiet: bool, **settings: Any) -> None:
     """Write a model as one HTML file. It runs in a browser, without network, server or installation.
 
     The file holds the parameters and the tokenizer of the model, and none of the texts that it was trained on.
@@ -61,7 +45,7 @@ def share(
     from jumok.view.page import open_in_browser
 
     path = out or Path(f"{run.resolve().name}.html")
-    size = write_page(run, path, settings, force=force, quiet=quiet, verify=verify)
+    size = write_page(run, path, settings, force=force, quiet=quiet)
     if sys.stderr.isatty() and not opens:
         say(tr("Open it in a browser: {uri}", uri=path.resolve().as_uri()), quiet=quiet)
     if opens:
@@ -70,9 +54,7 @@ def share(
         print_json({"run": str(run), "page": str(path), "bytes": size})
 
 
-def write_page(
-    run: Path, path: Path, settings: dict[str, Any], *, force: bool, quiet: bool, verify: bool = True
-) -> int:
+def write_page(run: Path, path: Path, settings: Mapping[str, Any], *, force: bool, quiet: bool) -> int:
     """Write the page of a run, and say what is in it. Returns its bytes.
 
     Args:
@@ -85,7 +67,7 @@ def write_page(
     require_writable(path)
     if not force:
         refuse_to_replace(path)
-    page = ModelPage(load(run, verify=verify), run.resolve().name, **settings)
+    page = ModelPage(load(run), run.resolve().name, **settings)
     size = page.save(path).stat().st_size
     say(tr("Wrote {path} ({megabytes:.1f} MB).", path=path, megabytes=size / 1e6), quiet=quiet)
     say(_content(page), quiet=quiet)

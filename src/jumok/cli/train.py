@@ -11,17 +11,17 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from jumok.cli.commands import Verb, common, option, verification
-from jumok.cli.console.output import plain_floats, print_json, say
+from jumok.cli.commands import Verb, common, option
+from jumok.cli.console.output import print_json, say
 from jumok.cli.interrupts import INTERRUPTED, stopping
 from jumok.cli.process import process_seconds, sleep_where_busy
 from jumok.cli.processes import (
     group_of,
     in_launch,
+    is_restarted,
     launch,
     launcher_has_ended,
     rank_of_launch,
-    restarts,
     train_as_another_rank,
 )
 from jumok.cli.train_options import field_options, read_toml, task_options
@@ -90,11 +90,6 @@ Making = Callable[[Path, Callable[[str], None]], tuple["Trainer", str]]
 @option(
     "--vocab-size", type=int, section="Text", help="vocabulary size of a bpe tokenizer [8000; classify, seq2seq 4000]"
 )
-@option(
-    "--alphabet",
-    section="Text",
-    help="alphabet of a char tokenizer: corpus, ksx1001 (2,350 syllables) or hangul (11,172) [corpus]",
-)
 @option("--min-count", type=int, section="Text", help="rarer characters are encoded as bytes [2]")
 @option("--model", type=click.Choice(MODELS), section="Model", help="kind of model [by task]")
 @option("--size", section="Model", help=f"{', '.join(SIZES)} [micro]; options for single sizes override it")
@@ -102,7 +97,6 @@ Making = Callable[[Path, Callable[[str], None]], tuple["Trainer", str]]
 @field_options(EncoderDecoderConfig, "Model", skip=tuple(field_types(GPTConfig)))
 @field_options(TrainConfig, "Training", skip=("val", "seed"))
 @task_options
-@verification
 @common(seed=True)
 def train(
     texts: tuple[str, ...],
@@ -115,7 +109,6 @@ def train(
     device: str,
     as_json: bool,
     quiet: bool,
-    verify: bool,
     **flags: Any,
 ) -> None:
     """Train a model on texts: a GPT, or another model for another --task.
@@ -134,14 +127,14 @@ def train(
     """
     began = time.monotonic()
     if processes is not None and not in_launch(processes):
-        raise click.exceptions.Exit(launch(processes))
+        raise click.exceptions.Exit(launch(processes, device))
     if rank_of_launch() > 0:
         let_waiting_threads_sleep()
         raise click.exceptions.Exit(train_as_another_rank(device))
     busy = sleep_where_busy()
     with group_of(device) as (group, device):
         settings = _settings(config_file, {key: value for key, value in flags.items() if value is not None})
-        request = TrainRequest(texts, settings, init=init, device=device, began=began, group=group, verify=verify)
+        request = TrainRequest(texts, settings, init=init, device=device, began=began, group=group)
         if explain and resume:
             raise ConfigError(
                 "{--explain} applies to a new run; the settings of an existing run are in its config.json. Leave "
@@ -152,7 +145,7 @@ def train(
             return
         if resume and out is None:
             raise ConfigError("{--resume} needs {--out RUN}, the folder of the run to continue.")
-        if not resume and restarts(out, group):  # with the settings that the run has
+        if not resume and is_restarted(out):  # with the settings that the run has
             resume, request = True, TrainRequest((), {}, init=None, device=device, began=began, group=group)
         _run(request.resume if resume else request.start, out or _free_folder(texts), busy, quiet, as_json)
 
@@ -175,11 +168,13 @@ def _run(make: Making, folder: Path, busy: str, quiet: bool, as_json: bool) -> N
         trainer, text_note = make(folder, view.doing)
         for note in filter(None, (busy, text_note)):
             view.say(note)
-        with stopping(trainer, view.say, stop_file=stop_file(folder)):
+        stop = stop_file(folder)  # `jumok serve` writes it
+        with stopping(trainer, view.say):
             for event in trainer.run():
                 view.show(event)
                 summary = view.summary
-                if launcher_has_ended():
+                if stop.exists() or launcher_has_ended():
+                    stop.unlink(missing_ok=True)
                     trainer.request_stop()
     interrupted = summary["reason"] == "interrupted"
     if interrupted:
@@ -188,18 +183,18 @@ def _run(make: Making, folder: Path, busy: str, quiet: bool, as_json: bool) -> N
     else:
         _show_next_steps(trainer, folder, view)
     if as_json:
-        print_json(plain_floats({"run": str(folder), **summary, "process_seconds": process_seconds()}))
+        print_json({"run": str(folder), **summary, "process_seconds": process_seconds()})
     if interrupted:
         raise click.exceptions.Exit(INTERRUPTED)
 
 
 def _show_next_steps(trainer: Trainer, folder: Path, view: TrainingView) -> None:
     """Print the commands that use a finished run, and train it further."""
-    from jumok.training.verdict import USES, use_command
+    from jumok.training.verdict import use_command
 
-    use, command = USES[trainer.config.task.name], use_command(trainer.task, trainer.config, folder)
+    command = use_command(trainer.task, folder)
     if view.summary["verdict"]["command"] != command:
-        view.say(f"{tr(use)}\n  {command}")
+        view.say(f"{tr(trainer.task.use)}\n  {command}")
     if trainer.result is not None and "--resume" not in view.summary["verdict"]["command"]:
         config = trainer.config
         length = ("--minutes", f"{config.minutes:g}") if config.steps is None else ("--steps", str(config.steps))
@@ -222,9 +217,8 @@ def _explain(make: Making, busy: str, quiet: bool, as_json: bool) -> None:
         del trainer  # it maps the text of the folder, which Windows cannot remove as long as it is mapped
     if as_json:
         values = dataclasses.asdict(found)
-        values["candidates"] = [plain_floats(candidate) for candidate in values["candidates"]]
         values["choices"] = {name: {"chosen": word, "why": why} for name, (word, why) in values["choices"].items()}
-        print_json(plain_floats({**values, "notices": notices}))
+        print_json({**values, "notices": notices})
         return
     for note in filter(None, (busy, text_note)):
         say(note, quiet=quiet)
@@ -234,9 +228,7 @@ def _explain(make: Making, busy: str, quiet: bool, as_json: bool) -> None:
 
 
 def _free_folder(texts: tuple[str, ...]) -> Path:
-    """Return runs/NAME after the first text, with a number if that folder holds more than a start that was killed."""
-    from jumok.runs.folder import RunFolder
-
+    """Return runs/NAME after the first text, with a number if that folder is there already."""
     name = "stories" if not texts else "stdin" if texts[0] == "-" else Path(texts[0]).resolve().stem or "run"
     tries = (Path("runs") / (name if n == 1 else f"{name}-{n}") for n in range(1, 10_000))
-    return next(folder for folder in tries if not folder.exists() or RunFolder(folder).is_left_behind())
+    return next(folder for folder in tries if not folder.exists())

@@ -25,7 +25,7 @@ from jumok.errors import ConfigError
 from jumok.messages import did_you_mean
 
 NOT_IN_TOML = {
-    "texts", "out", "resume", "init", "explain", "config_file", "as_json", "quiet", "device", "verify",
+    "texts", "out", "resume", "init", "explain", "config_file", "as_json", "quiet", "device",
 }  # fmt: skip
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from jumok.training.trainer import Trainer
 
 MODELS = ("gpt", "bert", "encoder_decoder")  # values of --model
-TOKENIZER_OPTIONS = ("vocab_size", "alphabet", "min_count")
+TOKENIZER_OPTIONS = ("vocab_size", "min_count")
 # Settings that apply to some tasks only.
 OPTIONS_OF = {name: {*task.columns, *task_fields(task)} for name, task in TASK_CONFIGS.items()}
 TASKS_OF = {
@@ -35,7 +35,7 @@ class TrainRequest:
         settings: those that were given on the command line or in a run.toml, by the names of the options.
         init: a run folder or a transformers model folder to start from, or None.
         device: as for `jumok.device.choose_device`. began: when the process began, as of `time.monotonic`.
-        group: the processes that train together; None: this one alone. verify: the parameters of `init`.
+        group: the processes that train together; None: this one alone.
     """
 
     def __init__(
@@ -47,9 +47,7 @@ class TrainRequest:
         device: str,
         began: float,
         group: ProcessGroup | None = None,
-        verify: bool = True,
     ) -> None:
-        self.verify = verify
         self.texts, self.init, self.device, self.began, self.group = texts, init, device, began, group
         self.reading = {name: settings.get(name) for name in (*READING, *COLUMN_NAMES)}
         self.tokenizer_options = {name: settings[name] for name in TOKENIZER_OPTIONS if settings.get(name) is not None}
@@ -91,7 +89,6 @@ class TrainRequest:
             began=self.began,
             report=report,
             group=self.group,
-            verify=self.verify,
             **self.settings,
         )
         return trainer, text.describe()

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from jumok.cli.commands import Verb, common, option, verification
-from jumok.cli.console.output import plain_floats, print_json, say
+from jumok.cli.commands import Verb, common, option
+from jumok.cli.console.output import print_json, say
 from jumok.cli.replacing import refuse_to_replace
 from jumok.errors import ConfigError, TextError
 from jumok.messages import tr, users_language
@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from jumok.models import Model
     from jumok.view.probes import Probes
     from jumok.view.trace import Trace
-
-MOST_NUMBERED = 9999  # no model has more layers, or more heads in a layer
 
 
 @click.command(
@@ -34,13 +32,11 @@ MOST_NUMBERED = 9999  # no model has more layers, or more heads in a layer
     jumok view runs/numbers "1,234" --target "천이백삼십사" --block cross
     jumok view runs/novel "그날 밤 나는" --layer 2 --head 1 --picture heads.svg
     jumok view runs/novel "그날 밤 나는" --probe
-    jumok view runs/novel "그날 밤 나는" --without 0.1,2.3
     cat poem.txt | jumok view runs/novel - --out poem.html
     """,
 )
 @click.argument("run", type=click.Path(path_type=Path))
 @click.argument("text", required=False)
-@option("--file", "file", type=click.Path(path_type=Path), help="read the text from a file, in any encoding")
 @option("--target", help="answer of an encoder-decoder to show [the one that it generates]")
 @option("--tokens", type=int, default=0, help="tokens that a GPT generates after the text [0]")
 @option("--temperature", type=float, default=0.8, help="sampling temperature; 0: always the most probable token [0.8]")
@@ -59,20 +55,14 @@ MOST_NUMBERED = 9999  # no model has more layers, or more heads in a layer
 @option("--heads", metavar="LIST", section="Selection", help="heads of each layer to include, e.g. 0,2-3 [all]")
 @option("--probe", is_flag=True, section="More", help="ablate each head in turn; print a table and add it to the page")
 @option(
-    "--picture", "--png", "picture", type=click.Path(path_type=Path), metavar="FILE", section="More",
+    "--picture", type=click.Path(path_type=Path), metavar="FILE", section="More",
     help="draw the heads as .png, .svg or .pdf; without --out there is no page",
 )  # fmt: skip
-@option("--scale", type=float, section="More", help="scale of a .png; 2: twice the pixels in each direction [1]")
 @option("--force", is_flag=True, section="More", help="overwrite a file that jumok did not write")
-@option(
-    "--without", metavar="LIST", section="More",
-    help="ablate heads, e.g. 2.1,3.0 (layer.head) or cross.0.1; compare the loss and the next tokens",
-)  # fmt: skip
 @option("--exact", is_flag=True, section="More", help="store weights, q and k in 16 bits, not 8; a larger page")
 @option("--neurons", default="auto", section="More", help="layers with q and k: auto, all, none, or a list [auto]")
-@verification
 @common(seed=True)
-def view(run: Path, text: str | None, device: str, as_json: bool, quiet: bool, verify: bool, **flags: Any) -> None:
+def view(run: Path, text: str | None, device: str, as_json: bool, quiet: bool, **flags: Any) -> None:
     """Look inside a model while it reads TEXT, in an HTML page that works offline.
 
     RUN is a run folder or a transformers model folder. TEXT is the text itself; - reads stdin. Layers, heads and
@@ -80,12 +70,12 @@ def view(run: Path, text: str | None, device: str, as_json: bool, quiet: bool, v
     """
     page, picture = _outputs(run, flags)
     where = {name: flags[name] for name in ("block", "layer", "head")}
-    choices = {
-        "layers": _numbers("layers", flags["layers"]), "heads": _numbers("heads", flags["heads"]),
-        "neurons": _neurons(flags["neurons"]), "exact": flags["exact"], "open_layer": flags["layer"],
-    }  # fmt: skip
-    off = None if flags["without"] is None else _heads(flags["without"])
-    given = _text(text, flags["file"])
+    choices: dict[str, Any] = {
+        "layers": _numbers("layers", flags["layers"]),
+        "heads": _numbers("heads", flags["heads"]),
+    }
+    stored = {"neurons": _neurons(flags["neurons"]), "exact": flags["exact"]}
+    given = _text(text)
     if not given and not flags["tokens"]:
         raise TextError("the text is empty; give a text, or {--tokens} to show what a GPT generates without a prompt.")
 
@@ -95,7 +85,7 @@ def view(run: Path, text: str | None, device: str, as_json: bool, quiet: bool, v
     from jumok.view.trace import attention_of, trace
 
     began = time.perf_counter()
-    model = load(run, str(devices.choose_device(device)), verify=verify)
+    model = load(run, str(devices.choose_device(device)))
     seen = trace(
         model, given, target=flags["target"], tokens=flags["tokens"], seed=flags["seed"],
         sampling=Sampling(temperature=flags["temperature"]), name=run.resolve().name, **choices,
@@ -103,21 +93,19 @@ def view(run: Path, text: str | None, device: str, as_json: bool, quiet: bool, v
     attention_of(seen, **where)  # raises if there is no such block, layer or head
     for note in seen.notes:
         say(note[users_language()], quiet=quiet)
-    done: dict[str, Any] = {"tokens": [len(one.pieces.tokens) for one in seen.sequences]}
+    done: dict[str, Any] = {"tokens": [len(one["tokens"]) for one in seen.sequences]}
     probes = None
     if flags["probe"]:
         probes, figures = _probe(model, seen, shown=not as_json)
         done |= figures
-    if off is not None:
-        done["without"] = _ablate(model, seen, off, flags["without"], shown=not as_json)
     if picture is not None:
-        _draw(seen, picture, where, flags["scale"], quiet)
+        _draw(seen, picture, where, quiet)
         done["picture"] = str(picture)
     if page is not None:
-        size = _write_page(seen, probes, page, where, flags["lang"], flags["opens"], quiet)
-        done |= {"page": str(page), "bytes": size, "seconds": round(time.perf_counter() - began, 3)}
+        size = _write_page(seen, probes, page, {**where, **stored, "language": flags["lang"]}, flags["opens"], quiet)
+        done |= {"page": str(page), "bytes": size, "seconds": time.perf_counter() - began}
     if as_json:
-        print_json(plain_floats(done))
+        print_json(done)
 
 
 def _outputs(run: Path, flags: dict[str, Any]) -> tuple[Path | None, Path | None]:
@@ -127,13 +115,13 @@ def _outputs(run: Path, flags: dict[str, Any]) -> tuple[Path | None, Path | None
         ConfigError: a file has a wrong suffix, or jumok did not write it. ViewError: it cannot be written.
     """
     from jumok.files import require_writable
+    from jumok.view.canvas import require_drawable
 
     picture = flags["picture"]
     wants_page = picture is None or flags["out"] is not None or flags["opens"]
     page = require_writable(flags["out"] or f"{run.resolve().name}-view.html") if wants_page else None
     if picture is not None:
-        require_writable(picture)
-    _require_picture(picture, flags["scale"])
+        require_writable(require_drawable(picture))
     if not flags["force"]:
         for path in filter(None, (page, picture)):
             refuse_to_replace(path)
@@ -150,47 +138,26 @@ def _probe(model: Model, seen: Trace, *, shown: bool) -> tuple[Probes, dict[str,
         from jumok.cli.console.heads import show_probes
 
         show_probes(probes.ranking, table)
-    heads = [plain_floats({**row.head._asdict(), **vars(row), "head": row.head.head}) for row in table]
-    return probes, {"nats": probes.ranking.nats, "heads": heads}
+    return probes, {"nats": probes.ranking.nats, "heads": table}
 
 
-def _ablate(model: Model, seen: Trace, off: list[Any], named: str, *, shown: bool) -> dict[str, Any]:
-    """Ablate some heads together; for --json. named: the heads as they were given. shown: print a table."""
-    from jumok.interpret.ablation import ablation
-    from jumok.view.probes import passage_of
-
-    change = ablation(model, passage_of(model, seen), off)
-    if shown:
-        from jumok.cli.console.heads import show_ablation
-
-        show_ablation(named, change)
-    return {
-        "heads": off,
-        "nats": change.nats,
-        "nats_without": change.nats_without,
-        "candidates": [one._asdict() for one in change.candidates],
-    }
-
-
-def _draw(seen: Trace, path: Path, where: dict[str, Any], scale: float | None, quiet: bool) -> None:
+def _draw(seen: Trace, path: Path, where: dict[str, Any], quiet: bool) -> None:
     """Draw the heads; what they are drawn with may warn, for example of a missing font."""
     from jumok.view.head_pictures import draw_heads
 
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", UserWarning)
-        draw_heads(seen, path, **where, scale=scale or 1.0)
+        draw_heads(seen, path, **where)
     for warning in caught:
         say(str(warning.message), quiet=quiet)
     say(tr("Wrote {path}.", path=path), quiet=quiet)
 
 
-def _write_page(
-    seen: Trace, probes: Probes | None, path: Path, where: dict[str, Any], language: Any, opens: bool, quiet: bool
-) -> int:
+def _write_page(seen: Trace, probes: Probes | None, path: Path, how: dict[str, Any], opens: bool, quiet: bool) -> int:
     """Write the page, and open it in a browser if asked. Returns its bytes."""
     from jumok.view.page import open_in_browser, page_of
 
-    page_of(seen, probes, **where, language=language).save(path)
+    page_of(seen, probes, **how).save(path)
     size = path.stat().st_size
     wrote = tr("Wrote {path} ({megabytes:.1f} MB).", path=path, megabytes=size / 1e6)
     if sys.stderr.isatty() and not opens:
@@ -201,34 +168,16 @@ def _write_page(
     return size
 
 
-def _text(text: str | None, file: Path | None) -> str:
-    """Return the text of the argument, of --file or of stdin, without a final newline of a file or a pipe."""
+def _text(text: str | None) -> str:
+    """Return the text of the argument or of stdin, without the final newline of a pipe."""
     from jumok import text as reader
 
-    if text is not None and file is not None:
-        raise ConfigError("a text and {--file {file}} were both given, but only one is read; leave one out.", file=file)
-    if file is None and text is None and sys.stdin.isatty():
+    if text is None and sys.stdin.isatty():
         raise ConfigError("no text was given; write one after the run folder, in quotes, or - to read stdin.")
-    if file is None and text not in (None, "-"):
-        return text or ""
-    read = reader.read([str(file) if file is not None else "-"])
+    if text is not None and text != "-":
+        return text
+    read = reader.read(["-"])
     return read.read(0, read.chars).removesuffix("\n")
-
-
-def _heads(given: str) -> list[tuple[str, int, int] | tuple[int, int]]:
-    """ "2.1,cross.0.3" as [(2, 1), ("cross", 0, 3)]."""
-    found: list[tuple[str, int, int] | tuple[int, int]] = []
-    for part in given.split(","):
-        named = re.fullmatch(r"(?:([a-z]+)\.)?(\d{1,4})\.(\d{1,4})", part.strip())
-        if named is None:
-            raise ConfigError(
-                "{--without {given!r}} is not a list of heads; write 2.1,3.0 for head 1 of layer 2 and head 0 of "
-                "layer 3. For an encoder-decoder, name the block too: cross.0.1.",
-                given=given,
-            )
-        block, layer, head = named.groups()
-        found.append((block, int(layer), int(head)) if block else (int(layer), int(head)))
-    return found
 
 
 def _numbers(option: str, given: str | None) -> list[int] | None:
@@ -237,41 +186,18 @@ def _numbers(option: str, given: str | None) -> list[int] | None:
         return None
     found: list[int] = []
     for part in given.split(","):
-        first, dash, last = part.strip().partition("-")
-        if not first.isdecimal() or (dash and not last.isdecimal()):
+        ends = re.fullmatch(r"(\d{1,4})(?:-(\d{1,4}))?", part.strip())  # no model has more layers or heads
+        first, last = (int(ends[1]), int(ends[2] or ends[1])) if ends else (1, 0)
+        if first > last:
             raise ConfigError(
                 "--{option} {given!r} is not a list of numbers; write 0,2-4 for 0, 2, 3 and 4.",
                 option=option,
                 given=given,
             )
-        if max(len(first), len(last)) > len(str(MOST_NUMBERED)):
-            raise ConfigError(
-                "--{option} {given!r} is out of range: numbers are at most {most}.",
-                option=option,
-                given=given,
-                most=MOST_NUMBERED,
-            )
-        found += range(int(first), int(last or first) + 1)
-    if not found:
-        raise ConfigError(
-            "--{option} {given!r} is an empty range: its first number is above its last.", option=option, given=given
-        )
+        found += range(first, last + 1)
     return found
 
 
 def _neurons(given: str) -> str | list[int] | None:
     """Return the value of --neurons, a word or a list of layers."""
     return given if given in ("auto", "all", "none") else _numbers("neurons", given)
-
-
-def _require_picture(path: Path | None, scale: float | None) -> None:
-    """Raise ConfigError for a picture that cannot be drawn."""
-    from jumok.view.canvas import FORMATS
-
-    suffix = "" if path is None else path.suffix.lower()
-    if path is not None and suffix not in FORMATS:
-        raise ConfigError(
-            "{--picture} {path}: the name must end in {suffixes}.", path=path, suffixes=", ".join(FORMATS)
-        )
-    if scale is not None and suffix != ".png":
-        raise ConfigError("{--scale} applies only to {--picture FILE.png}; leave it out.")

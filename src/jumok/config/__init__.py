@@ -8,8 +8,8 @@ line, TOML files, the arguments of `jumok.train` and config.json are derived fro
 
 from __future__ import annotations
 
-from jumok.config._bert import BERTConfig, EncoderFamily, Head
-from jumok.config._encoder_decoder import SPECIAL_IDS, EncoderDecoderConfig
+from jumok.config._bert import BERTConfig
+from jumok.config._encoder_decoder import EncoderDecoderConfig
 from jumok.config._fields import (
     field_choices,
     field_types,
@@ -22,11 +22,10 @@ from jumok.config._fields import (
     to_dict,
     validate,
 )
-from jumok.config._gpt import ACTIVATIONS, GPTConfig, RopeScaling, RungConfig
+from jumok.config._gpt import GPTConfig, RopeScaling, RungConfig
 from jumok.config._model import Activation, BlockConfig, Frame, GenerationRules, ModelConfig, PoolingKind
 from jumok.config._resolve import SIZES, default_cases, named_settings, other_task, resolve
 from jumok.config._size import (
-    count_blocks,
     count_cached,
     count_constants,
     count_kept,
@@ -39,10 +38,8 @@ from jumok.config._training import SHARED_DEFAULTS, Attention, Precision, TrainC
 from jumok.config._variant import GPTVariantConfig
 
 __all__ = [
-    "ACTIVATIONS",
     "SHARED_DEFAULTS",
     "SIZES",
-    "SPECIAL_IDS",
     "TASK_CONFIGS",
     "Activation",
     "Attention",
@@ -50,12 +47,10 @@ __all__ = [
     "BlockConfig",
     "ClassifyConfig",
     "EncoderDecoderConfig",
-    "EncoderFamily",
     "Frame",
     "GPTConfig",
     "GPTVariantConfig",
     "GenerationRules",
-    "Head",
     "LMConfig",
     "MLMConfig",
     "ModelConfig",
@@ -66,7 +61,6 @@ __all__ = [
     "Seq2SeqConfig",
     "TaskConfig",
     "TrainConfig",
-    "count_blocks",
     "count_cached",
     "count_constants",
     "count_kept",

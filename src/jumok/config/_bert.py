@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from jumok.config._fields import require_id, setting
+from jumok.config._fields import setting
 from jumok.config._model import (
     LARGEST_DEPTH,
     LARGEST_EPSILON,
@@ -13,7 +13,6 @@ from jumok.config._model import (
     BlockConfig,
     ModelConfig,
     PoolingKind,
-    require_distinct_labels,
     require_whole_heads,
     size_of,
 )
@@ -63,10 +62,8 @@ class BERTConfig(ModelConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require_distinct_labels(self.labels)
         require_whole_heads(self.n_embd, self.n_head)
         self._fill(mlp_width=4 * self.n_embd, embedding_width=self.n_embd)
-        require_id("pad_id", self.pad_id, self.vocab_size)
         self._require_labels()
         self._require_family()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from jumok.config._fields import require_id, setting
+from jumok.config._fields import setting
 from jumok.config._model import (
     LARGEST_DEPTH,
     MOST_DROPOUT,
@@ -13,15 +13,12 @@ from jumok.config._model import (
     BlockConfig,
     GenerationRules,
     ModelConfig,
-    read_rules,
     require_whole_heads,
     size_of,
 )
 from jumok.errors import ConfigError
 
 EncoderDecoderFamily = Literal["classic", "original"]
-
-SPECIAL_IDS = ("pad_id", "bos_id", "eos_id", "decoder_start_id", "forced_bos_id", "forced_eos_id")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,7 +46,7 @@ class EncoderDecoderConfig(ModelConfig):
     n_embd: int = size_of(256, "width of the residual streams, a multiple of both numbers of heads")
     mlp_width: int = size_of(None, "hidden width of the encoder's MLPs [4 n_embd]")
     decoder_mlp_width: int = size_of(None, "hidden width of the decoder's MLPs [mlp_width]")
-    activation: Activation = setting(None, "gelu (erf form), relu or silu [classic gelu, original relu]")
+    activation: Activation = setting(None, "gelu (erf form), gelu_tanh, relu or silu [classic gelu, original relu]")
     scale_embedding: bool = setting(None, "multiply embeddings by the square root of n_embd [classic no, original yes]")
     dropout: float = setting(0.1, "dropout rate of embeddings and residual branches", 0, MOST_DROPOUT)
     attention_dropout: float = setting(0.0, "dropout rate of the attention weights", 0, MOST_DROPOUT)
@@ -67,15 +64,12 @@ class EncoderDecoderConfig(ModelConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        read_rules(self, self.generation)
         original = self.family == "original"
         self._fill(n_decoder_layer=self.n_layer, n_decoder_head=self.n_head, mlp_width=4 * self.n_embd)
         self._fill(decoder_mlp_width=self.mlp_width)
         self._fill(activation="relu" if original else "gelu", scale_embedding=original)
         require_whole_heads(self.n_embd, self.n_head)
         require_whole_heads(self.n_embd, self.n_decoder_head, "n_decoder_head")
-        for name in SPECIAL_IDS:
-            require_id(name, getattr(self, name), self.vocab_size)
         never = () if self.generation is None else self.generation.suppress_tokens
         contradictory = [one for one in (self.forced_bos_id, self.forced_eos_id) if one in never]
         if contradictory:

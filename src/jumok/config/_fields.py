@@ -58,10 +58,15 @@ def field_types(config: type) -> dict[str, Any]:
 
 
 def _plain_type(hint: Any) -> Any:
-    if isinstance(hint, types.UnionType):
-        hint = next(arm for arm in typing.get_args(hint) if arm is not type(None))
+    hint = _without_none(hint)
     outer = typing.get_origin(hint)
     return type(typing.get_args(hint)[0]) if outer is Literal else outer or hint
+
+
+def _without_none(hint: Any) -> Any:
+    if isinstance(hint, types.UnionType):
+        return next(arm for arm in typing.get_args(hint) if arm is not type(None))
+    return hint
 
 
 def field_choices(config: type) -> dict[str, tuple[str, ...]]:
@@ -96,31 +101,28 @@ def require_setting(config: type, name: str, value: object) -> None:
 
 
 def _checked(config: type, field: dataclasses.Field[Any], value: Any, name: str) -> Any:
-    hint, kind = _hints(config)[field.name], field_types(config)[field.name]
+    hint = _hints(config)[field.name]
+    kind = _plain_type(hint)
     if kind is tuple and isinstance(value, list):
         value = _as_tuple(value)
     elif isinstance(kind, type) and dataclasses.is_dataclass(kind) and isinstance(value, Mapping):
         value = from_dict(kind, value)
+    _require_valid(name, value, hint, field.metadata)
+    return value
+
+
+def _require_valid(name: str, value: Any, hint: Any, limits: Mapping[str, Any]) -> None:
+    """Raise ConfigError unless a value, and each item of a tuple, is one that the field may have."""
+    hint = _without_none(hint)
+    kind = _plain_type(hint)
     require_type(name, value, kind)
     if typing.get_origin(hint) is Literal:
         require_choice(name, value, typing.get_args(hint))
     if kind is tuple:
-        arms = hint.__args__ if isinstance(hint, types.UnionType) else (hint,)
-        _require_items(name, value, next(typing.get_args(arm)[0] for arm in arms if typing.get_args(arm)), field)
-    elif field.metadata.get("low") is not None:
-        require_range(name, value, field.metadata["low"], field.metadata["high"])
-    return value
-
-
-def _require_items(name: str, values: tuple[Any, ...], hint: Any, field: dataclasses.Field[Any]) -> None:
-    kind = _plain_type(hint)
-    for place, value in enumerate(values):
-        item = f"{name}[{place}]"
-        require_type(item, value, kind)
-        if kind is tuple:
-            _require_items(item, value, typing.get_args(hint)[0], field)
-        elif field.metadata.get("low") is not None:
-            require_range(item, value, field.metadata["low"], field.metadata["high"])
+        for place, item in enumerate(value):
+            _require_valid(f"{name}[{place}]", item, typing.get_args(hint)[0], limits)
+    elif limits.get("low") is not None:
+        require_range(name, value, limits["low"], limits["high"])
 
 
 def _as_tuple(value: object) -> object:

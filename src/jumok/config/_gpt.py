@@ -6,7 +6,7 @@ import dataclasses
 from dataclasses import MISSING, dataclass
 from typing import Literal
 
-from jumok.config._fields import nearest_multiples, require_choice, require_id, setting, validate
+from jumok.config._fields import nearest_multiples, require_choice, setting, validate
 from jumok.config._model import (
     LARGEST_BASE,
     LARGEST_DEPTH,
@@ -18,8 +18,6 @@ from jumok.config._model import (
     GenerationRules,
     ModelConfig,
     PoolingKind,
-    read_rules,
-    require_distinct_labels,
     require_whole_heads,
     size_of,
 )
@@ -33,6 +31,7 @@ RopeKind = Literal["linear", "dynamic", "yarn", "longrope", "llama3"]
 LONGEST_TABLE = 4096  # positions; that of 131,072 and heads of 128 would have 134 MB
 MOST_NAMED = 128  # largest divisor that a message lists
 
+# Of a family, its default first. The "gelu" of the classic family is gelu_tanh.
 ACTIVATIONS: dict[str, tuple[Activation, ...]] = {"modern": ("silu",), "classic": ("gelu", "relu")}
 
 LARGEST_FACTOR = 1e6
@@ -130,8 +129,6 @@ class GPTConfig(ModelConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require_distinct_labels(self.labels)
-        read_rules(self, self.generation)
         modern, choices = self.family == "modern", self._activations()
         if getattr(self, "head_dim") is None:  # noqa: B009
             require_whole_heads(self.n_embd, self.n_head, otherwise=tr(", or give head_dim yourself"))
@@ -148,10 +145,6 @@ class GPTConfig(ModelConfig):
                 "pooling='first' is for a BERT: the first position of a GPT does not see the text after "
                 "it; choose last, mean or attention."
             )
-        require_id("pad_id", self.pad_id, self.vocab_size)
-        require_id("bos_id", self.bos_id, self.vocab_size)
-        for one in self.eos_ids:
-            require_id("an id in eos_ids", one, self.vocab_size)
         if self.n_head % self.n_kv_head:
             divisors = [str(n) for n in range(1, min(self.n_head, MOST_NAMED) + 1) if self.n_head % n == 0]
             raise ConfigError(

@@ -15,7 +15,8 @@ LARGEST_BASE = 1e12
 LARGEST_EPSILON = 1.0
 MOST_DROPOUT = 0.95
 
-Activation = Literal["silu", "gelu", "relu"]
+Activation = Literal["silu", "gelu", "gelu_tanh", "relu"]  # gelu: the erf form, gelu_tanh: its approximation
+SPECIAL_IDS = ("pad_id", "bos_id", "eos_id", "decoder_start_id", "forced_bos_id", "forced_eos_id")  # of some models
 PoolingKind = Literal["first", "last", "mean", "attention"]
 
 
@@ -34,7 +35,7 @@ class BlockConfig:
         n_kv_head: key/value heads.
         head_dim: width of one head.
         mlp_width: hidden width of the MLP; 0 for no MLP.
-        activation: "silu", "gelu" (erf), "gelu_tanh" or "relu".
+        activation: between the layers of the MLP.
         gated: whether the MLP is a SwiGLU.
         norm: "layer", "rms" or "none".
         norm_eps: epsilon of the norms.
@@ -54,7 +55,7 @@ class BlockConfig:
     n_kv_head: int
     head_dim: int
     mlp_width: int
-    activation: str
+    activation: Activation
     gated: bool = False
     norm: Literal["layer", "rms", "none"] = "layer"
     norm_eps: float = 1e-5
@@ -85,7 +86,7 @@ class Frame:
 
     @property
     def ids(self) -> tuple[int, ...]:
-        """All of them."""
+        """The ids before and after a text."""
         return (*self.before, *self.after)
 
 
@@ -108,6 +109,11 @@ class GenerationRules:
         for word in self.bad_words_ids:
             require_range("the length of a sequence in bad_words_ids", len(word), 1)
 
+    @property
+    def ids(self) -> set[int]:
+        """The ids that are not generated, alone or in sequences."""
+        return {*self.suppress_tokens, *self.begin_suppress_tokens}.union(*self.bad_words_ids)
+
 
 @dataclass(frozen=True, kw_only=True)
 class ModelConfig:
@@ -125,8 +131,24 @@ class ModelConfig:
 
     def __post_init__(self) -> None:
         validate(self)
-        for one in self.frame.ids if self.frame is not None else ():
-            require_id("an id in frame", one, self.vocab_size)
+        for name in SPECIAL_IDS:
+            require_id(name, getattr(self, name, None), self.vocab_size)
+        rules: GenerationRules | None = getattr(self, "generation", None)
+        ids = {
+            "frame": () if self.frame is None else self.frame.ids,
+            "eos_ids": getattr(self, "eos_ids", ()),
+            "generation": () if rules is None else rules.ids,
+        }
+        for name, several in ids.items():
+            for one in several:
+                require_id(f"an id in {name}", one, self.vocab_size)
+        if rules == GenerationRules():
+            object.__setattr__(self, "generation", None)
+        labels: tuple[str, ...] = getattr(self, "labels", ())
+        if len(set(labels)) < len(labels):
+            raise ConfigError(
+                "labels={labels} names a class twice; give each class a name of its own.", labels=list(labels)
+            )
 
     def _fill(self, **values: object) -> None:
         """Set fields that were left out to the values that follow from other fields."""
@@ -151,26 +173,3 @@ def require_whole_heads(n_embd: int, n_head: int, name: str = "n_head", otherwis
             nearest=nearest_multiples(n_embd, n_head),
             otherwise=otherwise,
         )
-
-
-def require_distinct_labels(labels: tuple[str, ...]) -> None:
-    """Raise ConfigError if two classes have the same name."""
-    if len(set(labels)) < len(labels):
-        raise ConfigError(
-            "labels={labels} names a class twice; give each class a name of its own.", labels=list(labels)
-        )
-
-
-def read_rules(config: ModelConfig, rules: GenerationRules | None) -> None:
-    """Check the rules of a model against its vocabulary; rules that forbid nothing become None.
-
-    Raises:
-        ConfigError: an id is not in the vocabulary.
-    """
-    if rules is None:
-        return
-    words = (one for word in rules.bad_words_ids for one in word)
-    for one in {*rules.suppress_tokens, *rules.begin_suppress_tokens, *words}:
-        require_id("an id in generation", one, config.vocab_size)
-    if rules == GenerationRules():
-        object.__setattr__(config, "generation", None)

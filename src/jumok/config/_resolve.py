@@ -167,20 +167,12 @@ def _require_absent(names: Collection[str], config: object) -> None:
 
 
 def _require_trainable_adapters(training: TrainConfig, init: ModelConfig | None) -> None:
-    """Raise ConfigError for adapters without a model, wider than it, or with Muon."""
+    """Raise ConfigError for adapters without a model, or with Muon."""
     rank = training.lora
     if rank is None:
         return
     if init is None:
         raise ConfigError("{--lora} trains adapters on a model that exists; name its folder with {--init FOLDER}.")
-    width = to_dict(init)["n_embd"]
-    if rank > width:
-        raise ConfigError(
-            "lora={rank} is larger than n_embd={width} of the model: the adapters would have more parameters than its "
-            "matrices. Give a small rank, for example 8.",
-            rank=rank,
-            width=width,
-        )
     if training.optimizer == "muon":
         raise ConfigError(
             "optimizer='muon' does not fit lora={rank}: it orthogonalises the updates of whole matrices, and adapters "

@@ -13,18 +13,18 @@ from jumok.config._model import BlockConfig, ModelConfig
 
 def count_parameters(config: ModelConfig) -> int:
     """Return the number of parameters, frozen ones included; a shared matrix counts once."""
-    c, vocab, length = _width(config), config.vocab_size, config.context_length
+    assert isinstance(config, GPTConfig | BERTConfig | EncoderDecoderConfig)
+    c, vocab, length = config.n_embd, config.vocab_size, config.context_length
     blocks = sum(count * _block(block, cross=cross) for count, block, cross in stacks(config))
     if isinstance(config, EncoderDecoderConfig):
         placement = 2 * (length * c + _norm(config.encoder_block())) if config.family == "classic" else 0
         return vocab * c + placement + blocks
     if isinstance(config, BERTConfig):
         return _bert_embeddings(config) + blocks + _bert_head(config)
-    assert isinstance(config, GPTConfig)
     placed = config.family == "classic" and (not isinstance(config, RungConfig) or config.mixing == "attention")
-    matrices = vocab * c * (1 if config.tie_embeddings else 2) + (length * c if placed else 0)
+    tables = vocab * c * (1 if config.tie_embeddings else 2) + (length * c if placed else 0)
     query = c if config.labels and config.pooling == "attention" else 0
-    return matrices + blocks + _norm(config.block()) + len(config.labels) * c + query
+    return tables + blocks + _norm(config.block()) + len(config.labels) * c + query
 
 
 def count_constants(config: ModelConfig) -> int:
@@ -35,11 +35,6 @@ def count_constants(config: ModelConfig) -> int:
     if isinstance(config, GPTConfig):
         return 2 * config.table_length * config.rotated
     return 0
-
-
-def count_blocks(config: ModelConfig) -> int:
-    """Return the number of blocks in all stacks."""
-    return sum(count for count, _, _ in stacks(config))
 
 
 def count_kept(config: ModelConfig, *, recompute: bool = False) -> int:
@@ -85,20 +80,14 @@ def matrices(block: BlockConfig, *, cross: bool) -> list[tuple[int, int]]:
     return attention * (1 + cross) + ([*up, (block.mlp_width, c)] if block.mlp_width else [])
 
 
-def _width(config: ModelConfig) -> int:
-    assert isinstance(config, GPTConfig | BERTConfig | EncoderDecoderConfig)
-    return config.n_embd
-
-
 def _block(block: BlockConfig, *, cross: bool) -> int:
     c, queries, keys = block.width, block.n_head * block.head_dim, block.n_kv_head * block.head_dim
-    attention = 2 * c * (queries + keys) + (2 * block.head_dim if block.qk_norm else 0)
+    attention = _norm(block) + (2 * block.head_dim if block.qk_norm else 0)
     attention += (queries + 2 * keys if block.qkv_bias else 0) + (c if block.out_bias else 0)
     mlp = 0
     if block.mlp_width:
-        biases = (block.mlp_width * (2 if block.gated else 1) + c) if block.mlp_bias else 0
-        mlp = (3 if block.gated else 2) * c * block.mlp_width + biases + _norm(block)
-    return (1 + cross) * (attention + _norm(block)) + mlp
+        mlp = _norm(block) + (block.mlp_width * (1 + block.gated) + c if block.mlp_bias else 0)
+    return sum(n * m for n, m in matrices(block, cross=cross)) + (1 + cross) * attention + mlp
 
 
 def _norm(block: BlockConfig) -> int:

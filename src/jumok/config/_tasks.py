@@ -70,7 +70,6 @@ class MLMConfig(TaskConfig):
     }
 
     mask_rate: float = setting(0.15, "share of the tokens that are masked (mlm)", 0, 1)
-    whole_words: bool = setting(False, "mask whole words (eojeol) instead of single tokens (mlm)")
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -103,7 +102,7 @@ class ClassifyConfig(TaskConfig):
     token_dropout: float = setting(0.1, "share of the tokens of a text that are dropped in training (classify)", 0, 1)
 
     def for_model(self, kind: type[ModelConfig]) -> TaskConfig:
-        """Only a GPT predicts the next token."""
+        """Return the settings with the default of lm_weight, which only a GPT can have."""
         writes = issubclass(kind, GPTConfig)
         if self.lm_weight and not writes:
             raise ConfigError(

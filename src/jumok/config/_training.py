@@ -32,6 +32,7 @@ Attention = Literal["auto", "chunked", "fused"]
 
 # Defaults of fields that tasks may have otherwise (`TaskConfig.defaults`).
 SHARED_DEFAULTS: Defaults = {"passes": 0.0, "batch_size": 16, "warmup": 0.02, "patience": 5, "weight_decay": 0.1}
+REMOVED: Defaults = {"whole_words": False}  # settings that run folders of version 0.1.0 have, where they were off
 LM_WITH_MUON: Defaults = {"weight_decay": 0.5}  # it learns faster and overfits later (bench/LOG.md)
 
 
@@ -113,10 +114,10 @@ class TrainConfig:
     sample_tokens: int = setting(60, "tokens of the sample generated at each validation; 0: no sample", 0, MOST)
     save_every: float = setting(60.0, "seconds between saves of the training state", 0, MOST)
     seed: int = setting(0, "seed of the initial parameters, the order of the data, and dropout", 0, 2**31 - 1)
-    precision: Precision = setting("auto", "float32, bfloat16, or auto (the faster one, measured)")
+    precision: Precision = setting("auto", "float32, bfloat16, or auto (bfloat16 where the device computes it)")
     attention: Attention = setting(
         "auto",
-        "attention in training: chunked (for CPUs), fused (PyTorch's kernel), or auto (the faster one, measured)",
+        "attention in training: chunked (for CPUs), fused (PyTorch's kernel), or auto (chunked on CPUs)",
     )
     compile: Literal["auto", "on", "off"] = setting(
         "auto", "use torch.compile; auto: if the run is long enough to benefit", may_change="with a stage"
@@ -180,6 +181,7 @@ class TrainConfig:
         name = settings.get("task", "lm")
         require_type("task", name, str)
         require_choice("task", name, TASK_CONFIGS)
+        settings = {key: value for key, value in settings.items() if REMOVED.get(key, ...) != value}
         own = {field.name for field in dataclasses.fields(cls)} - {"task"}
         of_task = task_fields(TASK_CONFIGS[name])
         of_any = {field for kind in TASK_CONFIGS.values() for field in task_fields(kind)}

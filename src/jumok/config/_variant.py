@@ -9,12 +9,11 @@ from typing import Literal
 
 from jumok.config._fields import nearest_multiples, require_range, setting
 from jumok.config._gpt import NEEDED, GPTConfig, RopeScaling
-from jumok.config._model import BlockConfig
+from jumok.config._model import Activation, BlockConfig
 from jumok.errors import ConfigError
 
 Architecture = Literal["Llama", "Qwen2", "Qwen3", "Mistral", "GPTNeoX"]
 VariantNorm = Literal["rms", "layer"]
-VariantActivation = Literal["silu", "gelu", "gelu_tanh", "relu"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,7 +30,7 @@ class GPTVariantConfig(GPTConfig):
 
     architecture: Architecture = setting("Llama", "architecture of transformers as which the model is exported")
     # Unlike in GPTConfig, "gelu" is the exact form, and "gelu_tanh" the approximation.
-    activation: VariantActivation = setting("silu", "silu, gelu (erf), gelu_tanh or relu")  # type: ignore[assignment]
+    activation: Activation = setting("silu", "silu, gelu (erf), gelu_tanh or relu")
     norm: VariantNorm = setting("rms", "rms or layer")
     gated: bool = setting(True, "whether the MLP is a SwiGLU")
     qk_norm: bool = setting(False, "whether each head of q and k has an RMSNorm")
@@ -58,7 +57,7 @@ class GPTVariantConfig(GPTConfig):
             require_range("a layer in sliding_layers", layer, 0, self.n_layer - 1)
 
     def _activations(self) -> tuple[str, ...]:
-        return typing.get_args(VariantActivation)
+        return typing.get_args(Activation)
 
     def _require_rotation(self) -> None:
         self._fill(rotary_dim=self.head_dim)

@@ -255,18 +255,14 @@ def obstacle(config: ModelConfig, backend: str) -> str | None:
         value = own
     known = [one for one in FEATURES[name] if _computes(backend, architecture_of(config), name, one)]
     known = [one for one in known if one is not None or len(known) == 1]
-    others = [how for other, how in EXPORTS.items() if implements(config, other)]
-    said = {"feature": field, "value": value, "backend": backend, "known": ", ".join(map(repr, known))}
-    if others:
-        return tr(
-            "this model has {feature}={value!r}, which {backend} does not compute (only {known}); use {others}.",
-            **said,
-            others=", ".join(others),
-        )
+    others = [how for other, how in EXPORTS.items() if implements(config, other)] or ["`jumok view`"]
     return tr(
-        "this model has {feature}={value!r}, which {backend} does not compute (only {known}); use it with jumok, for "
-        "example `jumok view`.",
-        **said,
+        "this model has {feature}={value!r}, which {backend} does not compute (only {known}); use {others}.",
+        feature=field,
+        value=value,
+        backend=backend,
+        known=", ".join(map(repr, known)),
+        others=", ".join(others),
     )
 
 

@@ -13,7 +13,6 @@ are read.
 from __future__ import annotations
 
 import csv
-import errno
 import hashlib
 import http.client
 import io
@@ -26,16 +25,16 @@ from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 from pathlib import Path, PurePosixPath
-from typing import IO
 from urllib.parse import urlsplit
 
 from jumok.errors import CorpusError
 from jumok.files import cache_folder, locked, sha256_of, write_atomic
-from jumok.messages import did_you_mean, tr
+from jumok.messages import did_you_mean
 
 Progress = Callable[[int, int], None]
 
-_TRIES = 4
+PAUSES = (1.0, 2.0, 4.0)  # seconds between tries
+SECONDS = 30.0  # without an answer, after which a try fails
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,15 +83,7 @@ def entries() -> dict[str, Corpus]:
     }
 
 
-def get(
-    name: str,
-    *,
-    cache_dir: Path | None = None,
-    progress: Progress | None = None,
-    base_url: str | None = None,
-    timeout: float = 30.0,
-    wait: Callable[[float], None] = time.sleep,
-) -> Path:
+def get(name: str, *, cache_dir: Path | None = None, progress: Progress | None = None) -> Path:
     """Return the path of corpus `name` as one file; missing files are downloaded.
 
     - novels: plain text, one paragraph or line of dialogue per line, a blank line between works.
@@ -104,9 +95,6 @@ def get(
     Args:
         cache_dir: folder for corpora; None: `corpora` in the cache folder of jumok.
         progress: called with the bytes so far and the bytes of the whole download.
-        base_url: a mirror, which replaces scheme and host of each URL; only a mirror can be without https.
-        timeout: seconds without an answer after which a try fails.
-        wait: sleeps between tries.
 
     Raises:
         CorpusError: the name is unknown, the download fails or does not match, or the cache cannot be written.
@@ -116,16 +104,15 @@ def get(
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with locked(folder / ".lock", wait=True):
-            return _get(corpus, folder, progress, lambda file: _fetch(file, base_url, timeout, wait))
+            return _get(corpus, folder, progress)
     except OSError as error:
         raise CorpusError(
-            "corpus {name!r} ({bytes:,} bytes) cannot be stored in {folder}: {reason}; {remedy} or choose another "
+            "corpus {name!r} ({bytes:,} bytes) cannot be stored in {folder}: {reason}; make room, or choose another "
             "cache folder; downloaded files are kept",
             name=name,
             bytes=corpus.bytes,
             folder=folder,
             reason=error.strerror or error,
-            remedy=tr("free some space") if error.errno == errno.ENOSPC else tr("repair the folder"),
         ) from error
 
 
@@ -141,7 +128,7 @@ def _named(name: str) -> Corpus:
     )
 
 
-def _get(corpus: Corpus, folder: Path, progress: Progress | None, fetch: Callable[[RemoteFile], bytes]) -> Path:
+def _get(corpus: Corpus, folder: Path, progress: Progress | None) -> Path:
     paths = []
     done = 0
     for file in corpus.files:
@@ -149,12 +136,12 @@ def _get(corpus: Corpus, folder: Path, progress: Progress | None, fetch: Callabl
         if not (path.is_file() and path.stat().st_size == file.bytes and sha256_of(path) == file.sha256):
             path.parent.mkdir(parents=True, exist_ok=True)
             try:
-                write_atomic(path, fetch(file))
+                write_atomic(path, _fetch(file))
             except _Unreachable as error:
                 raise CorpusError(
-                    "corpus {name!r} is not in the cache and cannot be downloaded: {error}. Try again when the network "
-                    "is back (downloaded files are kept), save {url} as {path} by hand, or train on the built-in "
-                    "'stories', which needs no network",
+                    "corpus {name!r} is not in the cache and cannot be downloaded: {url}: {error}. Try again when the "
+                    "network is back (downloaded files are kept), save {url} as {path} by hand, or train on the "
+                    "built-in 'stories', which needs no network",
                     name=corpus.name,
                     error=error,
                     url=file.url,
@@ -214,46 +201,22 @@ class _Unreachable(Exception):
     """A try has failed; another one can succeed."""
 
 
-class _StayOnHttps(urllib.request.HTTPRedirectHandler):
-    def redirect_request(
-        self,
-        req: urllib.request.Request,
-        fp: IO[bytes],
-        code: int,
-        msg: str,
-        headers: http.client.HTTPMessage,
-        newurl: str,
-    ) -> urllib.request.Request | None:
-        if urlsplit(newurl).scheme != "https":
-            raise CorpusError(
-                "{url} redirects to {target}, which is not https; the redirect was not followed",
-                url=req.full_url,
-                target=newurl,
-            )
-        return super().redirect_request(req, fp, code, msg, headers, newurl)
-
-
-def _fetch(file: RemoteFile, base_url: str | None, timeout: float, wait: Callable[[float], None]) -> bytes:
-    """Return the verified content of a file; a try that fails is repeated after a pause."""
-    parts = urlsplit(file.url)
-    url = base_url.rstrip("/") + parts.path if base_url is not None else file.url
-    if base_url is None and parts.scheme != "https":
-        raise CorpusError("{url} is not https; only https addresses are downloaded", url=url)
-    opener = urllib.request.build_opener(*(() if base_url else (_StayOnHttps,)))
-    for pause in (*(2.0**n for n in range(_TRIES - 1)), None):
+def _fetch(file: RemoteFile) -> bytes:
+    """Return the verified content of a file; a try that fails is repeated after a pause. Raises `_Unreachable`."""
+    for pause in PAUSES:
         try:
-            content = _receive(opener, url, file.bytes, timeout)
+            content = _receive(file.url)
             break
-        except _Unreachable as error:
-            if pause is None:
-                raise _Unreachable(f"{url}: {error}") from None
-            wait(pause)
+        except _Unreachable:
+            time.sleep(pause)
+    else:
+        content = _receive(file.url)
     if len(content) != file.bytes or hashlib.sha256(content).hexdigest() != file.sha256:
         raise CorpusError(
             "{url} does not match the catalogue: expected {bytes:,} bytes with "
             "sha256 {sha256}, got {found:,} bytes that do not match; nothing was kept. A proxy or a login "
             "page may stand in between; otherwise report it to jumok",
-            url=url,
+            url=file.url,
             bytes=file.bytes,
             sha256=file.sha256,
             found=len(content),
@@ -261,18 +224,16 @@ def _fetch(file: RemoteFile, base_url: str | None, timeout: float, wait: Callabl
     return content
 
 
-def _receive(opener: urllib.request.OpenerDirector, url: str, size: int, timeout: float) -> bytes:
-    """Return what a server sends, one byte more than `size` at most, so that a longer file is noticed."""
+def _receive(url: str) -> bytes:
     request = urllib.request.Request(url, headers={"User-Agent": "jumok", "Accept-Encoding": "identity"})
     try:
-        with opener.open(request, timeout=timeout) as response:
-            content: bytes = response.read(size + 1)
-            announced = response.headers.get("Content-Length")
+        with urllib.request.urlopen(request, timeout=SECONDS) as response:
+            content: bytes = response.read()  # raises IncompleteRead if the connection ends too early
+            return content
     except urllib.error.HTTPError as error:
         with error:
             if error.code >= 500 or error.code in (408, 429):
-                answered = tr("the server answered {code} {reason}", code=error.code, reason=error.reason)
-                raise _Unreachable(answered) from None
+                raise _Unreachable(str(error)) from None
             raise CorpusError(
                 "{url}: the server answered {code} {reason}; the file was moved or access to it was "
                 "blocked: check for a newer version of jumok",
@@ -282,7 +243,3 @@ def _receive(opener: urllib.request.OpenerDirector, url: str, size: int, timeout
             ) from None
     except (OSError, http.client.HTTPException) as error:
         raise _Unreachable(str(getattr(error, "reason", error)) or type(error).__name__) from None
-    if len(content) < size and announced == str(size):
-        ended = tr("the connection ended after {have:,} of {size:,} bytes", have=len(content), size=size)
-        raise _Unreachable(ended)
-    return content

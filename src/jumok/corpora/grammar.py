@@ -16,10 +16,8 @@ the text. The tests prove this for the grammar of the stories.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cache
 from string import Formatter
 from typing import NamedTuple
 
@@ -47,14 +45,6 @@ Token = str | Word | Phrase
 Template = tuple[Token, ...]
 
 
-class _Place(NamedTuple):
-    """A position of the interpreter: before `token` of `template`. `back` is the position after the template."""
-
-    template: Template
-    token: int
-    back: _Place | None
-
-
 class Derivation(NamedTuple):
     """A text, and the product of the numbers of options of its choices."""
 
@@ -80,7 +70,7 @@ class Grammar:
         self.templates = {
             slot: [self._parse(text, phrases) for text in entries(table)] for slot, table in phrases.items()
         }
-        self._start = _Place((Phrase(start),), 0, None)
+        self._start = start
 
     def _parse(self, template: str, phrases: Mapping[str, str]) -> Template:
         tokens: list[Token] = []
@@ -111,82 +101,42 @@ class Grammar:
                 all derivations; a single random number generates a text.
             observed: yield only the derivations of this text.
         """
-        for derivation in self._run(self._start, "", {}, 1, choose, observed):
-            if observed is None or derivation.text == observed:
-                yield derivation
+        return self._derive((Phrase(self._start),), Derivation("", 1), {}, choose, observed)
 
-    def _run(
+    def _derive(
         self,
-        place: _Place,
-        text: str,
-        chosen: dict[str, int],
-        ways: int,
+        tokens: Template,
+        begun: Derivation,
+        chosen: Mapping[str, int],
         choose: Callable[[int], Iterable[int]],
         observed: str | None,
     ) -> Iterator[Derivation]:
-        template, index, back = place
-        while True:
-            while index == len(template):
-                if back is None:
-                    yield Derivation(text, ways)
-                    return
-                template, index, back = back
-            token = template[index]
-            index += 1
-            if isinstance(token, str):
-                written = token
-            elif isinstance(token, Phrase):
+        """Yield the derivations that begin as `begun` and go on with `tokens`; chosen: the options of its words."""
+        text, ways = begun
+        for at, token in enumerate(tokens, 1):
+            if isinstance(token, Phrase):
                 options = self.templates[token.slot]
-                after = _Place(template, index, back)
+                so_far = Derivation(text, ways * len(options))
                 for option in choose(len(options)):
-                    inside = _Place(options[option], 0, after)
-                    yield from self._run(inside, text, chosen, ways * len(options), choose, observed)
+                    yield from self._derive(options[option] + tokens[at:], so_far, chosen, choose, observed)
                 return
-            elif token.slot in chosen:
-                written = token.texts[chosen[token.slot]]
-            else:
-                size = len(token.texts)
-                after = _Place(template, index, back)
-                for option in choose(size):
-                    written = token.texts[option]
-                    if observed is None or observed.startswith(written, len(text)):
-                        known = {**chosen, token.slot: option}
-                        yield from self._run(after, text + written, known, ways * size, choose, observed)
+            if isinstance(token, Word) and token.slot not in chosen:
+                if token.recalled:
+                    raise CorpusError(
+                        "another form of the word {slot!r} precedes its first occurrence", slot=token.slot
+                    )
+                for option in choose(len(token.texts)):
+                    if observed is None or observed.startswith(token.texts[option], len(text)):
+                        so_far = Derivation(text + token.texts[option], ways * len(token.texts))
+                        now = {**chosen, token.slot: option}
+                        yield from self._derive(tokens[at:], so_far, now, choose, observed)
                 return
+            written = token if isinstance(token, str) else token.texts[chosen[token.slot]]
             if observed is not None and not observed.startswith(written, len(text)):
                 return
             text += written
-
-    def measure(self) -> tuple[int, float]:
-        """Return the exact number of derivations and their entropy in nats, the mean of log(ways).
-
-        Raises `CorpusError` if another form of a word can precede the word itself, because the text may then not
-        determine the option.
-        """
-
-        @cache
-        def rest(place: _Place, chosen: frozenset[str]) -> tuple[int, float]:
-            template, index, back = place
-            if index == len(template):
-                return (1, 0.0) if back is None else rest(back, chosen)
-            token = template[index]
-            after = _Place(template, index + 1, back)
-            if isinstance(token, Phrase):
-                options = [rest(_Place(option, 0, after), chosen) for option in self.templates[token.slot]]
-                mean = math.fsum(nats for _, nats in options) / len(options)
-                return sum(count for count, _ in options), math.log(len(options)) + mean
-            if isinstance(token, str) or token.slot in chosen:
-                return rest(after, chosen)
-            if token.recalled:
-                raise CorpusError(
-                    "another form of the word {slot!r} precedes its first occurrence: {template}",
-                    slot=token.slot,
-                    template=template,
-                )
-            count, nats = rest(after, chosen | {token.slot})
-            return count * len(token.texts), nats + math.log(len(token.texts))
-
-        return rest(self._start, frozenset())
+        if observed in (None, text):
+            yield Derivation(text, ways)
 
 
 def entries(table: str) -> list[str]:

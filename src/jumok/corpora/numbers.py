@@ -33,9 +33,7 @@ from math import comb
 from random import Random
 from typing import NamedTuple
 
-from jumok.config import require_choice
-from jumok.errors import ConfigError
-from jumok.messages import tr
+from jumok.config import require_range
 
 COLUMNS = ("source", "target")
 """The names of the two columns of `write`."""
@@ -192,13 +190,6 @@ class _Pool(NamedTuple):
     amounts: bool = False  # the sources begin with a number that can have commas
 
 
-class _Kind(NamedTuple):
-    """A kind of pairs: its share of the rows in percent, which is divided among its pools by their weights."""
-
-    share: int
-    pools: Sequence[_Pool]
-
-
 def _plain(number: int) -> Pair:
     return str(number), read_number(number)
 
@@ -330,41 +321,47 @@ def _decimal_pool(digits: int, places: int) -> _Pool:
 _PHRASES = [f"{noun} {unit}" for unit, nouns in _COUNTED.items() for noun in nouns.split()]
 _YEARS = (date(1000, 1, 1), date(3000, 1, 1))  # the second is excluded
 
-_KINDS = {
-    "number": _Kind(40, _lengths(_plain, LONGEST)),
-    "count": _Kind(10, [_Pool(99 * len(each), partial(_count, each)) for each in (list(_COUNTED), _PHRASES)]),
-    "date": _Kind(
+# The share of each kind of pairs in percent, which is divided among its pools by their weights.
+_KINDS: list[tuple[int, Sequence[_Pool]]] = [
+    # number
+    (40, _lengths(_plain, LONGEST)),
+    # count
+    (10, [_Pool(99 * len(each), partial(_count, each)) for each in (list(_COUNTED), _PHRASES)]),
+    # date
+    (
         10,
         [
             _Pool(366, partial(_date, date(2000, 1, 1), False)),
             _Pool((_YEARS[1] - _YEARS[0]).days, partial(_date, _YEARS[0], True)),
         ],
     ),
-    "price": _Kind(10, _lengths(_price, 8)),
-    "time": _Kind(6, [_Pool(48 * 60, _minutes), _Pool(48 * 59 * 59, _seconds)]),
-    "phone": _Kind(6, [_Pool(8_000 * 10_000, _mobile), _Pool(8_800 * 10_000 * len(_AREA_CODES), _landline)]),
-    "measure": _Kind(
+    # price
+    (10, _lengths(_price, 8)),
+    # time
+    (6, [_Pool(48 * 60, _minutes), _Pool(48 * 59 * 59, _seconds)]),
+    # phone
+    (6, [_Pool(8_000 * 10_000, _mobile), _Pool(8_800 * 10_000 * len(_AREA_CODES), _landline)]),
+    # measure
+    (
         6,
         [
             *(_Pool(highest, partial(_numbered, unit)) for unit, highest in _NUMBERED.items()),
             *(_Pool(999 * 9**places * len(_MEASURES), partial(_measure, places)) for places in (0, 1)),
         ],
     ),
-    "decimal": _Kind(4, [_decimal_pool(digits, places) for digits in range(1, 5) for places in range(1, 4)]),
-    "percent": _Kind(
-        4, [_Pool(101, partial(_percent, 0)), *(_Pool(90 * 10**places, partial(_percent, places)) for places in (1, 2))]
-    ),
-    "fraction": _Kind(4, [_Pool(99 * 98, _fraction)]),
-}
-
-KINDS = tuple(_KINDS)
-"""The kinds of pairs of `write`."""
+    # decimal
+    (4, [_decimal_pool(digits, places) for digits in range(1, 5) for places in range(1, 4)]),
+    # percent
+    (4, [_Pool(101, partial(_percent, 0)), *(_Pool(90 * 10**places, partial(_percent, places)) for places in (1, 2))]),
+    # fraction
+    (4, [_Pool(99 * 98, _fraction)]),
+]
 
 
 # --- The stream ---------------------------------------------------------------------------------------------------
 
 
-def write(rows: int, seed: int = 0, kinds: Sequence[str] | None = None) -> Iterator[Pair]:
+def write(rows: int, seed: int = 0) -> Iterator[Pair]:
     """Yield `rows` pairs of source and target: text with digits, and its reading.
 
     Plain numbers have the largest share. They have 1 to `LONGEST` digits, with or without commas; all lengths, and all
@@ -377,35 +374,21 @@ def write(rows: int, seed: int = 0, kinds: Sequence[str] | None = None) -> Itera
 
     Args:
         rows: number of pairs.
-        kinds: some of `KINDS`; None: all.
 
     Raises:
-        ConfigError: `rows` or `seed` is negative, a kind is unknown, or the kinds have fewer sources than `rows`.
+        ConfigError: `rows` or `seed` is negative.
     """
-    for name, value in (("rows", rows), ("seed", seed)):
-        if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-            raise ConfigError("{name}={value!r} is not a whole number of 0 or more", name=name, value=value)
-    names = KINDS if kinds is None else (kinds,) if isinstance(kinds, str) else tuple(kinds)
-    for name in names:
-        require_choice("kind", name, KINDS)
-    chosen = [_KINDS[name] for name in dict.fromkeys(names)]
-    size = sum(pool.size for kind in chosen for pool in kind.pools)
-    if rows > size:
-        raise ConfigError(
-            "rows={rows}: there are {size:,} different sources of {kinds}; ask for fewer rows, or for more kinds",
-            rows=rows,
-            size=size,
-            kinds=", ".join(names) or tr("no kind"),
-        )
-    return _write(_quotas(chosen, rows), Random(seed).random)
+    require_range("rows", rows, 0)
+    require_range("seed", seed, 0)
+    return _write(_quotas(rows), Random(seed).random)
 
 
-def _quotas(kinds: Sequence[_Kind], rows: int) -> list[tuple[_Pool, int]]:
+def _quotas(rows: int) -> list[tuple[_Pool, int]]:
     """Return the number of rows of each pool: its share, or its size if that is smaller."""
     shares = []
-    for kind in kinds:
-        weights = sum((pool.weight for pool in kind.pools), Fraction())
-        shares += [(pool, kind.share * pool.weight / weights) for pool in kind.pools]
+    for percent, pools in _KINDS:
+        weights = sum((pool.weight for pool in pools), Fraction())
+        shares += [(pool, percent * pool.weight / weights) for pool in pools]
     shares.sort(key=lambda entry: entry[0].size / entry[1])  # the first to be exhausted comes first
     left, owed, given = sum((share for _, share in shares), Fraction()), Fraction(rows), 0
     quotas = []

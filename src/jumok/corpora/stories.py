@@ -17,9 +17,10 @@ from functools import cache
 from random import Random
 from typing import NamedTuple
 
+from jumok.config import require_range
 from jumok.corpora import stories_grammar
 from jumok.corpora.grammar import Grammar
-from jumok.errors import ConfigError, CorpusError
+from jumok.errors import CorpusError
 
 SEPARATOR = "\n\n"
 """The text after each tale. It is certain, so it adds characters but no nats."""
@@ -33,10 +34,12 @@ class Tale(NamedTuple):
 
 
 def tales(seed: int = 0) -> Iterator[Tale]:
-    """Yield independent tales without end. Raises `ConfigError` unless `seed` is an integer of 0 or more."""
-    if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
-        raise ConfigError("seed={seed!r} is not a whole number of 0 or more", seed=seed)
-    return _tales(Random(seed))
+    """Yield independent tales without end. Raises `ConfigError` if `seed` is negative."""
+    require_range("seed", seed, 0)
+    draw = Random(seed).random
+    while True:
+        for text, ways in grammar().derive(lambda size: (int(draw() * size),)):
+            yield Tale(text, math.log(ways))
 
 
 def write(chars: int, seed: int = 0) -> Iterator[str]:
@@ -45,9 +48,12 @@ def write(chars: int, seed: int = 0) -> Iterator[str]:
     Only whole tales are yielded. A longer text begins with each shorter one. Raises `ConfigError` if `chars` is
     negative.
     """
-    if isinstance(chars, bool) or not isinstance(chars, int) or chars < 0:
-        raise ConfigError("chars={chars!r} is not a whole number of 0 or more", chars=chars)
-    return _write(chars, tales(seed))
+    require_range("chars", chars, 0)
+    stream, written = tales(seed), 0
+    while written < chars:
+        chunk = next(stream).text + SEPARATOR
+        written += len(chunk)
+        yield chunk
 
 
 def score(tale_text: str) -> float:
@@ -93,21 +99,6 @@ def floor(text: str) -> float:
 def grammar() -> Grammar:
     """Return the grammar of the tales."""
     return Grammar(stories_grammar.WORDS, stories_grammar.PHRASES, stories_grammar.START)
-
-
-def _tales(random: Random) -> Iterator[Tale]:
-    draw = random.random
-    while True:
-        for text, ways in grammar().derive(lambda size: (int(draw() * size),)):
-            yield Tale(text, math.log(ways))
-
-
-def _write(chars: int, stream: Iterator[Tale]) -> Iterator[str]:
-    written = 0
-    while written < chars:
-        chunk = next(stream).text + SEPARATOR
-        written += len(chunk)
-        yield chunk
 
 
 def _excerpt(text: str) -> str:

@@ -12,9 +12,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from jumok.data.ids import IdSequence
 from jumok.data.random_streams import Purpose, random_for
 from jumok.data.rows import MULTIPLE
+from jumok.tokenizers import Ids
 
 
 class Batches:
@@ -31,7 +31,7 @@ class Batches:
         seed: of the offsets and orders.
     """
 
-    def __init__(self, ids: IdSequence, context_length: int, batch_size: int, seed: int) -> None:
+    def __init__(self, ids: Ids, context_length: int, batch_size: int, seed: int) -> None:
         self.ids, self.context_length, self.batch_size, self.seed = ids, context_length, batch_size, seed
         self.windows = max(1, (len(ids) - context_length) // context_length)  # in one epoch
         self._epoch = -1

@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from jumok.data.id_files import map_ids
+from jumok.data.ids import load_ids
 from jumok.files import atomic_path
 from jumok.tokenizers import Ids
 
@@ -86,9 +86,9 @@ def load_rows(path: Path, count: int) -> Rows:
     Raises:
         RunError: a file is missing or damaged, or does not contain `count` sequences.
     """
-    ends: Any = map_ids(_ends(path), count)
+    ends: Any = load_ids(_ends(path), count)
     total = int(ends[-1]) if count else 0
-    return Rows(map_ids(path, total), np.asarray(ends, np.int64))
+    return Rows(load_ids(path, total), np.asarray(ends, np.int64))
 
 
 def _ends(path: Path) -> Path:

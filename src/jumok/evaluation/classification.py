@@ -16,7 +16,7 @@ from jumok.data.rows import Rows
 from jumok.errors import TextError
 from jumok.inference.classify import framed_texts, listed, log_probabilities, require_classifier
 from jumok.models import Model
-from jumok.models.checks import require_finite_losses
+from jumok.models.checks import require_finite
 from jumok.text import Table
 
 COLUMNS = ("text", "label")
@@ -121,7 +121,7 @@ def judge(
     Raises:
         JumokError: a log-probability is not finite.
     """
-    require_finite_losses(float(log_shares.sum(dtype=torch.float64)))
+    require_finite(float(log_shares.sum(dtype=torch.float64)))
     said = log_shares.argmax(dim=1).numpy()
     right = np.bincount(truth[truth == said], minlength=len(labels))  # (labels,)
     met = np.bincount(truth, minlength=len(labels)) + np.bincount(said, minlength=len(labels))  # (labels,)

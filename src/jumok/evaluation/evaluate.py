@@ -7,12 +7,13 @@ from collections.abc import Sequence
 from typing import overload
 
 from jumok.config import TASK_CONFIGS
+from jumok.config.features import task_of
 from jumok.errors import ConfigError
 from jumok.evaluation.classification import ClassEvaluation, evaluate_classes
 from jumok.evaluation.language_model import TextEvaluation, evaluate_text
 from jumok.evaluation.masked import MaskedEvaluation, evaluate_masked
 from jumok.evaluation.seq2seq import Pair, PairEvaluation, evaluate_pairs
-from jumok.models import Model, task_of
+from jumok.models import Model
 from jumok.models.bert import BERT
 from jumok.models.encoder_decoder import EncoderDecoder
 from jumok.models.gpt import GPT
@@ -75,7 +76,7 @@ def evaluate(
         TextError: the material cannot be read, or does not fit the model.
         JumokError: the model's numbers are not finite.
     """
-    task = task_of(model)
+    task = task_of(model.config)
     for name, value, wanted in (
         ("stride", stride, "lm"),
         ("beam", beam, "seq2seq"),

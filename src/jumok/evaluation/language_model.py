@@ -25,7 +25,7 @@ left out unless they are asked for. The numbers per token remain.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,20 +35,19 @@ from typing import NamedTuple
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from jumok.config import require_range
-from jumok.data.ids import IdSequence, tokenize
+from jumok.data.ids import tokenize
 from jumok.data.rows import evenly_spread
-from jumok.errors import TextError, TokenizerError
-from jumok.models.checks import require_finite_losses, require_tokenizer
+from jumok.errors import TextError
+from jumok.models.checks import require_finite, require_tokenizer
 from jumok.models.gpt import GPT, token_losses
 from jumok.models.losses import MOST_LOGITS
 from jumok.models.modes import eval_mode
 from jumok.models.special_ids import start_ids
 from jumok.text import Text
 from jumok.text.hangul import nfc
-from jumok.tokenizers import LostText, Tokenizer, lost_text
+from jumok.tokenizers import Ids, LostText, Tokenizer, lost_text
 
 LARGEST_BATCH = 32  # windows
 
@@ -105,29 +104,6 @@ def evaluate_text(
         TokenizerError: the model has no tokenizer, one with other ids, or one that cannot encode the text.
         JumokError: the losses are not finite.
     """
-
-    def scored(ids: IdSequence, before: Sequence[int]) -> Score:
-        return score(model, ids, stride=stride, before=before)
-
-    return evaluation_of(model, text, scored, allow_lossy=allow_lossy)
-
-
-def evaluation_of(
-    model: GPT,
-    text: str | Text,
-    scored: Callable[[IdSequence, Sequence[int]], Score],
-    *,
-    allow_lossy: bool = False,
-) -> TextEvaluation:
-    """Return the numbers of a text that follow from its nats.
-
-    Args:
-        model, text, allow_lossy: see `evaluate_text`.
-        scored: the score of the ids of the text, after those that stand before it.
-
-    Raises:
-        TextError, TokenizerError: as `evaluate_text`.
-    """
     tokenizer = require_tokenizer(model)
     if isinstance(text, Text):
         chars, size = text.chars, text.utf8_bytes
@@ -135,13 +111,12 @@ def evaluation_of(
         text = nfc(text)
         chars, size = len(text), len(text.encode(errors="replace"))  # the tokenizer refuses what UTF-8 cannot express
     with encoded(text, tokenizer) as ids:
-        nats, tokens = scored(ids, start_ids(model.config, tokenizer))
+        nats, tokens = score(model, ids, stride=stride, before=start_ids(model.config, tokenizer))
     per_token, lost = nats / tokens, lost_text(tokenizer, text)
     counts = allow_lossy or not lost.too_much
+    per_char = per_character(per_token, tokens, chars, size)
     return TextEvaluation(
-        nats_per_char=nats / chars if counts else None,
-        bits_per_char=nats / math.log(2) / chars if counts else None,
-        bits_per_byte=nats / math.log(2) / size if counts else None,
+        **(per_char if counts else dict.fromkeys(per_char)),
         loss_per_token=per_token,
         perplexity=math.exp(per_token) if per_token < 700 else math.inf,
         chars=chars,
@@ -153,18 +128,19 @@ def evaluation_of(
     )
 
 
-def require_whole(lost: LostText) -> None:
-    """Raise TokenizerError if a tokenizer loses so much of a text that figures per character mean too little."""
-    if lost.too_much:
-        raise TokenizerError(
-            "{lost} The model need not predict what is lost, so figures per character would be too good. Give "
-            "{--allow-lossy} to see them as lower bounds, or compare losses per token of models with this tokenizer.",
-            lost=lost.describe(),
-        )
+def per_character(per_token: float, tokens: int, chars: int, size: int) -> dict[str, float]:
+    """Return the numbers per character and per byte of a text that follow from its nats per token.
+
+    Args:
+        tokens, chars, size: of the whole text; size is in bytes.
+    """
+    nats = per_token * tokens / chars
+    bits = nats / math.log(2)
+    return {"nats_per_char": nats, "bits_per_char": bits, "bits_per_byte": bits * chars / size}
 
 
 @contextmanager
-def encoded(text: str | Text, tokenizer: Tokenizer) -> Iterator[IdSequence]:
+def encoded(text: str | Text, tokenizer: Tokenizer) -> Iterator[Ids]:
     """Yield the ids of a text, one or more; those of a `Text` lie in a temporary file meanwhile.
 
     Raises:
@@ -176,7 +152,7 @@ def encoded(text: str | Text, tokenizer: Tokenizer) -> Iterator[IdSequence]:
         raise TextError("the text is empty; there is nothing to predict.")
     with TemporaryDirectory(prefix="jumok-", ignore_cleanup_errors=True) as folder:
         path = Path(folder) / "ids.npy"
-        ids: IdSequence = tokenize(text, tokenizer, path) if isinstance(text, Text) else tokenizer.encode(nfc(text))
+        ids: Ids = tokenize(text, tokenizer, path) if isinstance(text, Text) else tokenizer.encode(nfc(text))
         if len(ids) == 0:
             raise TextError("the tokenizer makes no tokens from the {chars} characters of the text.", chars=chars)
         yield ids
@@ -185,7 +161,7 @@ def encoded(text: str | Text, tokenizer: Tokenizer) -> Iterator[IdSequence]:
 @torch.inference_mode()
 def score(
     model: GPT,
-    ids: IdSequence,
+    ids: Ids,
     *,
     stride: int | None = None,
     max_windows: int | None = None,
@@ -214,34 +190,20 @@ def score(
         raise TextError("a text of {count} tokens leaves none to predict; give a longer one.", count=len(ids))
     chosen = windows(count, context, stride, max_windows)
     chosen[:, 1] = np.maximum(chosen[:, 1], given)
-    width = min(context, count)
+    width, device = min(context, count), model.token_embedding.weight.device
+    batch = max(1, min(LARGEST_BATCH, MOST_LOGITS // (width * model.config.vocab_size)))
     nats = 0.0
     with eval_mode(model):
-        for rows, tokens, hidden in hidden_states(model, ids, before, chosen, width):
-            skipped = torch.from_numpy(rows[:, 1] - rows[:, 0]).to(hidden.device)  # (B,), predicted by a window before
-            counted = torch.arange(width, device=hidden.device) >= skipped[:, None]  # (B, T)
+        for rows in np.split(chosen, range(batch, len(chosen), batch)):  # (B, 2)
+            block = np.stack([_cut(ids, before, start, start + width + 1) for start, _ in rows.tolist()])
+            tokens = torch.from_numpy(block).to(device)  # (B, T+1)
+            hidden = model.hidden(tokens[:, :-1])  # (B, T, C)
+            skipped = torch.from_numpy(rows[:, 1] - rows[:, 0]).to(device)  # (B,), predicted by a window before
+            counted = torch.arange(width, device=device) >= skipped[:, None]  # (B, T)
             losses = token_losses(hidden[counted][None], model.head.weight, tokens[:, 1:][counted][None])  # (1, N)
             nats += float(losses.cpu().sum(dtype=torch.float64))  # some devices have no float64
-    require_finite_losses(nats)
+    require_finite(nats)
     return Score(nats, int((chosen[:, 0] + width - chosen[:, 1]).sum()))
-
-
-def hidden_states(
-    model: GPT, ids: IdSequence, before: Sequence[int], chosen: NDArray[np.int64], width: int
-) -> Iterator[tuple[NDArray[np.int64], Tensor, Tensor]]:
-    """Read windows in batches.
-
-    Args:
-        ids, before: see `score`. chosen: (W, 2), rows of `windows`. width: T, of each window.
-
-    Yields:
-        Some of the rows, (B, 2); their tokens, (B, T+1); and the last hidden states, (B, T, C).
-    """
-    batch = max(1, min(LARGEST_BATCH, MOST_LOGITS // (width * model.config.vocab_size)))
-    for rows in np.split(chosen, range(batch, len(chosen), batch)):
-        block = np.stack([cut(ids, before, start, start + width + 1) for start, _ in rows.tolist()])
-        tokens = torch.from_numpy(block).to(model.token_embedding.weight.device)  # (B, T+1)
-        yield rows, tokens, model.hidden(tokens[:, :-1])
 
 
 def windows(count: int, context: int, stride: int, limit: int | None = None) -> NDArray[np.int64]:
@@ -271,7 +233,7 @@ def windows(count: int, context: int, stride: int, limit: int | None = None) -> 
     return found[evenly_spread(len(found), limit)]
 
 
-def cut(ids: IdSequence, before: Sequence[int], start: int, stop: int) -> NDArray[np.int64]:
+def _cut(ids: Ids, before: Sequence[int], start: int, stop: int) -> NDArray[np.int64]:
     """Positions start to stop of the ids, with those of `before` in front of them."""
     given = len(before)
     inside = ids[max(0, start - given) : max(0, stop - given)].astype(np.int64)

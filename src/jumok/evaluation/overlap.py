@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from jumok.data.ids import IdSequence
 from jumok.tokenizers import Ids
 
 PASSAGE = 50  # characters, more than two texts share by chance; formulas and refrains are shorter
@@ -23,7 +22,7 @@ SCATTER = np.uint64(0xBF58476D1CE4E5B9)  # small ids alone would leave the upper
 TABLE_BITS = 22
 
 
-def overlap(known: IdSequence, asked: IdSequence, width: int) -> float:
+def overlap(known: Ids, asked: Ids, width: int) -> float:
     """Return the share of the passages of `asked` that stand anywhere in `known`.
 
     `asked` is cut into passages of `width` ids, each of which is compared with all windows of `known` by 64 bits of a

@@ -34,7 +34,7 @@ from jumok.errors import JumokError, TextError
 from jumok.inference.answer import answer_ids, with_special_tokens
 from jumok.inference.answer_search import Answer, Search, SearchSettings
 from jumok.inference.requests import require_answering
-from jumok.models.checks import require_finite_losses
+from jumok.models.checks import require_finite
 from jumok.models.encoder_decoder import EncoderDecoder
 from jumok.models.losses import IGNORED, MOST_LOGITS, cross_entropies
 from jumok.models.modes import eval_mode
@@ -229,7 +229,7 @@ def forced_figures(model: EncoderDecoder, pairs: Sequence[CodedPair]) -> tuple[f
             logits, tokens = forced_logits(model, source.to(device), target.to(device))
             nats += float(cross_entropies(logits, tokens).sum())
             right += int((logits.gather(-1, tokens[:, None])[:, 0] >= logits.amax(dim=-1)).sum())
-    require_finite_losses(nats)
+    require_finite(nats)
     total = int(targets.lengths.sum())
     return nats / total, right / total
 

@@ -94,13 +94,12 @@ def with_special_tokens(
 
 @torch.inference_mode()
 def answer_ids(
-    model: EncoderDecoder, sources: Sequence[Ids], search: Search, *, seed: int | None = None, cache: bool = True
+    model: EncoderDecoder, sources: Sequence[Ids], search: Search, *, seed: int | None = None
 ) -> list[list[Answer]]:
     """As `answer`, for sources that are ids already.
 
     Args:
         sources: (S,) each, of 1 to context_length ids; see `with_special_tokens`.
-        cache: keep keys and values of past tokens; without it the result is the same, and takes longer.
     """
     tokenizer = require_answering(model)
     seed = secrets.randbits(63) if seed is None else seed
@@ -114,7 +113,7 @@ def answer_ids(
             size = max(1, LARGEST_BATCH // search.beam)  # sources
             for first in range(0, len(order), size):
                 numbers = order[first : first + size]
-                targets = Targets(model, [sources[number] for number in numbers], search, cache=cache)
+                targets = Targets(model, [sources[number] for number in numbers], search)
                 for number, found in zip(numbers, beam_search(targets, search), strict=True):
                     answers[number] = found
         else:
@@ -131,7 +130,7 @@ def answer_ids(
                 )
                 for number, draw in each
             ]
-            engine = Engine(model, min(LARGEST_BATCH, max(1, len(each))), cache=cache)
+            engine = Engine(model, min(LARGEST_BATCH, max(1, len(each))))
             texts = write_all(engine, requests)
             for (number, _), text in zip(each, texts, strict=True):
                 answers[number].append(_answer(model, tokenizer, text, search))

@@ -17,7 +17,7 @@ from torch import Tensor
 from jumok.data.rows import Rows
 from jumok.inference.answer_search import Answer, Search, make_answer
 from jumok.inference.rules import NextIdRules
-from jumok.models.checks import finite_rows, require_tokenizer
+from jumok.models.checks import require_tokenizer
 from jumok.models.encoder_decoder import EncoderDecoder
 from jumok.tokenizers import Ids
 
@@ -78,7 +78,7 @@ def _can_improve(answers: Sequence[Answer], search: Search, leader: float, lengt
 class Targets:
     """Targets that a model is writing, one a row, each beside its source; rows can be dropped and doubled."""
 
-    def __init__(self, model: EncoderDecoder, sources: Sequence[Ids], search: Search, *, cache: bool) -> None:
+    def __init__(self, model: EncoderDecoder, sources: Sequence[Ids], search: Search) -> None:
         self.model, self.config, self.tokenizer = model, model.config, require_tokenizer(model)
         assert model.config.decoder_start_id is not None  # `require_answering` has checked both
         assert model.config.eos_id is not None
@@ -92,7 +92,7 @@ class Targets:
         mask = torch.arange(block.shape[1]) < torch.from_numpy(rows.lengths)[:, None]  # (B, S)
         self._mask = None if bool(mask.all()) else mask.to(self.device)
         self._encoded = model.encode(block.to(self.device), self._mask)  # (B, S, C)
-        self._cache = model.new_cache(len(sources)) if cache else None
+        self._cache = model.new_cache(len(sources))
         start, self._end = model.config.decoder_start_id, model.config.eos_id
         self.ids = torch.full((len(sources), 1), start, device=self.device)  # (B, T)
         self.failed = torch.zeros(
@@ -107,14 +107,12 @@ class Targets:
     def select(self, rows: Tensor, *, same_sources: bool = False) -> None:
         """Keep these rows, (N,), in this order. same_sources: row i still belongs to the same source as before."""
         self.ids = self.ids[rows]  # (N, T)
-        if self._cache is not None:
-            self._cache.target.select(rows)
+        self._cache.target.select(rows)
         if same_sources:
             return
         self._encoded = self._encoded[rows]  # (N, S, C)
         self._mask = None if self._mask is None else self._mask[rows]  # (N, S)
-        if self._cache is not None:
-            self._cache.source.select(rows)
+        self._cache.source.select(rows)
 
     def ends(self, new: Tensor) -> Tensor:
         """Return whether a target ends with this next token, bool: it is [EOS], or no other has room."""
@@ -130,10 +128,10 @@ class Targets:
         Ids that only the model has, not its tokenizer, are never written. Rows whose logits are not finite are marked
         in `failed`, and are all -inf.
         """
-        past = 0 if self._cache is None else self._cache.length
-        hidden = self.model.hidden(self.ids[:, past:], self._encoded, self._mask, self._cache)[:, -1]  # (B, C)
+        new = self.ids[:, self._cache.length :]  # (B, 1)
+        hidden = self.model.hidden(new, self._encoded, self._mask, self._cache)[:, -1]  # (B, C)
         logits = self.model.logits(hidden)[:, : self.tokenizer.vocab_size]  # (B, V)
-        self.failed = ~finite_rows(logits)  # (B,)
+        self.failed = ~logits.isfinite().all(dim=-1)  # (B,)
         wide = torch.promote_types(logits.dtype, torch.float32)
         log_probabilities = logits.to(wide).log_softmax(dim=-1)  # (B, V)
         log_probabilities = self._rules.apply(log_probabilities, self.ids.tolist())  # (B, V)

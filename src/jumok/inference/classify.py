@@ -1,13 +1,4 @@
-"""Classification: the probability of each class for a text, and the figures of a classifier.
-
-For a class c, over the texts with labels,
-
-    precision = right / predicted as c       recall = right / labelled c
-    f1 = 2 · precision · recall / (precision + recall) = 2 · right / (predicted + labelled)
-
-`f1_macro` is the mean of f1 over the classes that occur, as a label or as a prediction. Unlike in accuracy, a
-rare class counts as much as a common one.
-"""
+"""Classification: the probability of each class for a text."""
 
 from __future__ import annotations
 
@@ -25,11 +16,10 @@ from torch.nn import functional as F
 from jumok.data.batches import LengthBatches
 from jumok.data.rows import Rows
 from jumok.errors import JumokError, TextError
-from jumok.memory import require_memory
 from jumok.messages import tr
 from jumok.models import Model
 from jumok.models.bert import BERT
-from jumok.models.checks import finite_rows, not_finite, require_tokenizer
+from jumok.models.checks import not_finite, require_tokenizer
 from jumok.models.gpt import GPT
 from jumok.models.modes import eval_mode
 from jumok.models.special_ids import Framed, Framing
@@ -38,7 +28,6 @@ from jumok.text import Text, from_rows, string_of
 Classifier = GPT | BERT
 BATCH_TOKENS = 8192  # read at once
 SHOWN = 3  # of many, in a message
-PROBABILITY_BYTES = 100  # of a label and its probability, as Python objects in a dict, about
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,9 +88,8 @@ def predict_whole(model: Model, texts: Sequence[str]) -> list[Prediction | None]
     found = [text for text in framed if text is not None]
     if not found:
         return [None] * len(framed)
-    require_memory(PROBABILITY_BYTES * len(found) * len(classifier.config.labels), _of_labels(len(found), classifier))
     shares = log_probabilities(classifier, Rows.of([text.ids for text in found])).exp()  # (n, number of labels)
-    if not bool(finite_rows(shares).any()):
+    if not bool(shares.isfinite().all(dim=-1).any()):
         raise not_finite()
     each = iter(shares)
     return [None if text is None else _prediction(classifier.config.labels, next(each), text) for text in framed]
@@ -150,12 +138,8 @@ def log_probabilities(model: Classifier, rows: Rows, chosen: NDArray[np.int64] |
     """Of each label for each row, or each of the `chosen` ones: (n, labels), float32, on the CPU.
 
     Rows of like lengths are read together.
-
-    Raises:
-        ConfigError: there is too little memory for the result.
     """
     chosen = np.arange(len(rows)) if chosen is None else chosen
-    require_memory(4 * len(chosen) * len(model.config.labels), _of_labels(len(chosen), model))
     found = torch.empty(len(chosen), len(model.config.labels))
     with eval_mode(model):
         for places, ids, lengths in batches_by_length(model, rows, chosen):
@@ -178,11 +162,6 @@ def batches_by_length(
         ids = rows.padded(chosen[places], pad, most=model.config.context_length)  # (B, T)
         lengths = torch.from_numpy(rows.lengths[chosen[places]])  # (B,)
         yield torch.from_numpy(places), ids.to(device), lengths.to(device)
-
-
-def _of_labels(texts: int, model: Classifier) -> str:
-    count = len(model.config.labels)
-    return tr("the probabilities of {count:,} labels for each of {texts:,} texts", count=count, texts=texts)
 
 
 def listed(names: Sequence[str] | Counter[str], most: int = SHOWN) -> str:

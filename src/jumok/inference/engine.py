@@ -15,20 +15,17 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from jumok.config import GPTConfig, ModelConfig, count_constants, count_parameters, matrices, stacks
 from jumok.config.features import changes_angles
 from jumok.errors import ConfigError
-from jumok.inference.native.build import library, why_not
-from jumok.inference.native.parameters import can_run, native_model
+from jumok.inference.native.build import library
+from jumok.inference.native.parameters import NativeModel, can_run, is_plain
 from jumok.inference.native.slots import NativeSlots
 from jumok.inference.requests import Drawn, Request
 from jumok.inference.rules import NextIdRules
 from jumok.inference.sampling import drawn, filtered
 from jumok.inference.slots import Chunk, Quantization, Slots, window_start
 from jumok.inference.torch_slots import AnswerSlots, TorchSlots, WindowSlots
-from jumok.inference.torch_step import hooks_of
 from jumok.inference.writer import Continuation
-from jumok.models.checks import finite_rows
 from jumok.models.encoder_decoder import EncoderDecoder
 from jumok.models.gpt import GPT
 from jumok.models.modes import parts_in_eval_mode
@@ -47,7 +44,7 @@ class Engine:
         model: a GPT or an EncoderDecoder. Its tokenizer makes the texts; without one there are only ids.
         slots: the most texts at a time.
         quantize: "int8" rounds the matrices to 8 bits, "bfloat16" to 16; both need the native step.
-        cache: keep keys and values; without them the texts are the same, and take longer.
+        cache: keep keys and values of a GPT; without them the texts are the same, and take longer.
         build: compile the native step if this machine can and has not yet.
 
     Attributes:
@@ -71,11 +68,7 @@ class Engine:
         self.read = self.reused = 0
         self._model = model
         self._slots = make_slots(model, slots, quantize, cache, build)
-        self._windows = self._slots if isinstance(self._slots, WindowSlots) else None
-        if isinstance(model, GPT) and self._windows is None:
-            self._windows = WindowSlots(model, slots)
-        self._hooks, self._parts = hooks_of(model), list(model.modules())
-        self._cached = True  # in the step that runs
+        self._cached, self._parts = not isinstance(self._slots, WindowSlots), list(model.modules())
         self._known = model.tokenizer.vocab_size if model.tokenizer is not None else model.config.vocab_size
         self._held: list[list[int]] = [[] for _ in range(slots)]  # the ids whose keys and values each slot holds
         self._free: OrderedDict[int, None] = OrderedDict.fromkeys(range(slots))  # the one used last comes last
@@ -141,11 +134,10 @@ class Engine:
         Returns:
             the texts that have a new id or ended.
         """
-        slots = self._watched_slots()
         chunks, places = [], []
-        budget = slots.longest
+        budget = self._slots.longest
         for place in self.active:
-            chunk = self._next_chunk(place, slots.longest)
+            chunk = self._next_chunk(place)
             prompt = chunk is not None and len(chunk.ids) > 1
             if chunk is None or (prompt and budget <= 0):
                 continue
@@ -155,7 +147,7 @@ class Engine:
         if not chunks:
             return []
         with parts_in_eval_mode(self._parts):
-            logits = slots.read(chunks)[:, : self._known]  # (N, V)
+            logits = self._slots.read(chunks)[:, : self._known]  # (N, V)
         ready = []
         for row, (place, chunk) in enumerate(zip(places, chunks, strict=True)):
             held = self._held[place.slot]
@@ -170,20 +162,9 @@ class Engine:
         self._leave([places[row] for row in ready if places[row].text.finish is not None])
         return texts
 
-    def _watched_slots(self) -> Slots:
-        """Return the slots for this step: those without a cache if hooks were set that the others would not call."""
-        watched = any(self._hooks) and not self._slots.calls_hooks
-        self._cached = not watched and self._slots is not self._windows
-        if not watched:
-            return self._slots
-        assert self._windows is not None
-        for slot in range(len(self._held)):
-            self._forget(slot)
-        return self._windows
-
     # --- what to read -------------------------------------------------------------------------------------------------
 
-    def _next_chunk(self, place: _ActiveText, longest: int) -> Chunk | None:
+    def _next_chunk(self, place: _ActiveText) -> Chunk | None:
         """Return the next ids of a text to read, or None while it waits for another one that begins alike."""
         slot, ids = place.slot, place.text.ids
         held = self._held[slot]
@@ -199,7 +180,7 @@ class Engine:
                 self.reused += place.of_prompt(0, len(held))
             place.is_new = False
         first = start + len(held)
-        return Chunk(slot, len(held), ids[first : first + longest])
+        return Chunk(slot, len(held), ids[first : first + self._slots.longest])
 
     def _share(self, place: _ActiveText) -> bool:
         """Copy what another slot holds of a window. Return True if an earlier text is still reading a longer prefix."""
@@ -277,10 +258,10 @@ def make_slots(
         ConfigError: quantised matrices where the native step does not compute the model.
     """
     if isinstance(model, EncoderDecoder):
-        return AnswerSlots(model, slots, cache=cache)
-    keeps = cache and not changes_angles(model.config)
+        return AnswerSlots(model, slots)
+    keeps = cache and not changes_angles(model.config) and is_plain(model)
     if keeps and can_run(model) and library(build or quantize is not None):
-        return NativeSlots(native_model(model, quantize or "float32"), slots)
+        return NativeSlots(NativeModel(model, quantize or "float32"), slots)
     if quantize is not None:
         raise ConfigError(
             "quantize={quantize!r} is computed by the C++ step, which needs a C++ compiler and a plain GPT in float32 "
@@ -289,30 +270,6 @@ def make_slots(
             quantize=quantize,
         )
     return TorchSlots(model, slots) if keeps else WindowSlots(model, slots)
-
-
-def packed_bytes(config: ModelConfig, dtype: torch.dtype, device: str, quantize: Quantization | None) -> int:
-    """Return the bytes of the parameters that an engine arranges anew for a model, beside those of the model itself.
-
-    Args:
-        dtype: of the parameters. device: of the model. quantize: as for `Engine`.
-    """
-    if not isinstance(config, GPTConfig) or config.labels or changes_angles(config):
-        return 0
-    if torch.device(device).type != "cpu" or dtype not in (torch.float32, torch.float64):
-        return 0
-    if dtype != torch.float32 or why_not() is not None:  # `TorchStep` joins q, k and v, and the two of a gated MLP
-        joined = [(count, matrices(block, cross=cross), block.gated) for count, block, cross in stacks(config)]
-        copied = sum(
-            count * sum(n * m for n, m in [*shapes[:3], *(shapes[4:6] if gated else [])])
-            for count, shapes, gated in joined
-        )
-        return copied * dtype.itemsize
-    head = config.vocab_size * config.n_embd
-    blocks = sum(count * sum(n * m for n, m in matrices(block, cross=cross)) for count, block, cross in stacks(config))
-    packed = (blocks + head) * {"int8": 1, "bfloat16": 2, None: 4}[quantize]
-    tied = head if config.tie_embeddings else 0  # the C++ step reads no other memory
-    return packed + 4 * (count_parameters(config) + tied - blocks - head + count_constants(config))
 
 
 class _ActiveText:
@@ -355,7 +312,7 @@ def _choose_by_temperature(slots: NativeSlots, logits: Tensor, texts: Sequence[C
 
 def _choose_by_settings(logits: Tensor, texts: Sequence[Continuation]) -> None:
     """As `Engine._choose`, for texts with equal settings."""
-    logits, texts = _finite(logits, finite_rows(logits).tolist(), texts)
+    logits, texts = _finite(logits, logits.isfinite().all(dim=-1).tolist(), texts)
     if not texts:
         return
     sampling = texts[0].request.sampling

@@ -202,12 +202,9 @@ class Event:
     text: str
     finish: Finish | None = None
 
-    def __add__(self, later: Event) -> Event:
-        return Event(self.drawn + later.drawn, self.text + later.text, later.finish)
-
 
 def joined(events: Sequence[Event]) -> Event:
-    """Return events as one. Adding them one by one would take quadratic time."""
+    """Return events as one."""
     drawn = tuple(one for event in events for one in event.drawn)
     return Event(drawn, "".join(event.text for event in events), events[-1].finish if events else None)
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 
-from torch import Tensor
+if TYPE_CHECKING:  # formats and settings need no torch
+    from torch import Tensor
 
 Quantization = Literal["bfloat16", "int8"]
 QUANTIZATIONS: tuple[Quantization, ...] = ("bfloat16", "int8")
@@ -29,10 +30,6 @@ class Slots(Protocol):
     @property
     def longest(self) -> int:
         """The most ids of a chunk."""
-
-    @property
-    def calls_hooks(self) -> bool:
-        """Whether it runs the modules of the model, so that their hooks are called."""
 
     def read(self, chunks: Sequence[Chunk]) -> Tensor:
         """Logits after the last id of each chunk: (N, V), float32 or better, on the CPU. A slot occurs once at most."""

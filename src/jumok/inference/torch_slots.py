@@ -1,7 +1,6 @@
 """Slots that PyTorch reads: texts of different lengths side by side, with a cache of a row for each, or without one.
 
-`TorchSlots` uses `TorchStep` where it can, and the model itself where it has hooks, or is something else than a plain
-GPT on a CPU. `AnswerSlots` is for an encoder–decoder.
+The model itself computes them. `AnswerSlots` is for an encoder–decoder.
 """
 
 from __future__ import annotations
@@ -13,7 +12,6 @@ import torch
 from torch import Tensor
 
 from jumok.inference.slots import Chunk
-from jumok.inference.torch_step import TorchStep, can_replace, is_plain
 from jumok.models.encoder_decoder import EncoderDecoder
 from jumok.models.gpt import GPT
 from jumok.nn.blocks import Block
@@ -55,12 +53,9 @@ class CacheRows:
         return [self._rows[slot] for slot in slots]
 
     def forget(self, slot: int) -> None:
-        """Empty the row of a slot, which another one may take."""
+        """Let another slot take the row of this one; what is read into it begins at its start."""
         if slot in self._rows:
-            row = self._rows.pop(slot)
-            self._slots[row] = None
-            for cache in self._caches:
-                cache.cut(row, 0)
+            self._slots[self._rows.pop(slot)] = None
 
 
 class WindowSlots:
@@ -70,22 +65,17 @@ class WindowSlots:
         model: any GPT, in eval mode when it reads. slots: their number.
     """
 
-    calls_hooks = True
+    longest = sys.maxsize
 
     def __init__(self, model: GPT, slots: int) -> None:
-        self.longest = sys.maxsize
         self._model, self._device = model, model.token_embedding.weight.device
         self._texts: list[list[int]] = [[] for _ in range(slots)]
-
-    def keep(self, chunks: Sequence[Chunk]) -> None:
-        """Take ids without reading them."""
-        for slot, start, ids in chunks:
-            self._texts[slot][start:] = ids
 
     @torch.inference_mode()
     def read(self, chunks: Sequence[Chunk]) -> Tensor:
         """See `Slots`."""
-        self.keep(chunks)
+        for slot, start, ids in chunks:
+            self._texts[slot][start:] = ids
         groups: dict[int, list[int]] = {}  # places in `chunks`, by the length of the text
         for place, chunk in enumerate(chunks):
             groups.setdefault(len(self._texts[chunk.slot]), []).append(place)
@@ -108,81 +98,37 @@ class TorchSlots:
     """Slots of a GPT with a cache.
 
     Args:
-        model: any GPT, in eval mode when it reads. slots: their number.
+        model: a GPT of jumok's own parts, in eval mode when it reads. slots: their number.
     """
 
+    longest = LONGEST_CHUNK
+
     def __init__(self, model: GPT, slots: int) -> None:
-        self.longest = LONGEST_CHUNK
         self._model, self._device = model, model.token_embedding.weight.device
-        self._step = TorchStep(model) if can_replace(model) else None
-        self.calls_hooks = self._step is None
-        self._ragged = is_plain(model)  # other models know nothing of rows of different lengths
-        self._number = slots
-        self._windows: WindowSlots | None = None  # of somebody's own model that knows nothing of caches
         self._cache = RaggedCache(model.new_cache(0), slots)
         self._rows = CacheRows(slots, self._cache)
 
     @torch.inference_mode()
     def read(self, chunks: Sequence[Chunk]) -> Tensor:
         """See `Slots`."""
-        if self._windows is not None:
-            return self._windows.read(chunks)
-        if self._step is not None:
-            # Autocast would cast all matrices for each token, which costs more than it saves.
-            with torch.autocast("cpu", enabled=False):
-                return self._newest_logits(self._step, chunks)
-        hidden = _side_by_side(chunks, self._rows, self._hidden, ragged=self._ragged)
-        if not self._extended:  # at the first call, so these chunks are whole texts
-            self._windows = WindowSlots(self._model, self._number)
-            self._windows.keep(chunks)
-        return _in_order(self._model.head(hidden))
+        # Autocast would cast all matrices for each token, which costs more than it saves.
+        with torch.autocast(self._device.type, enabled=False):
+            return _in_order(self._model.head(_side_by_side(chunks, self._rows, self._hidden)))
 
     @torch.inference_mode()
     def copy(self, source: int, target: int, length: int) -> None:
         """See `Slots`."""
-        if self._windows is None:
-            self._cache.copy(self._rows.of(source), self._rows.of(target), length)
-        else:
-            self._windows.copy(source, target, length)
+        self._cache.copy(self._rows.of(source), self._rows.of(target), length)
 
     @torch.inference_mode()
     def forget(self, slot: int) -> None:
         """See `Slots`."""
-        if self._windows is None:
-            self._rows.forget(slot)
-        else:
-            self._windows.forget(slot)
-
-    def _newest_logits(self, step: TorchStep, chunks: Sequence[Chunk]) -> Tensor:
-        """Let the model read all but the newest id of each text, and the step these."""
-        prompts = [chunk for chunk in chunks if chunk.start == 0 and len(chunk.ids) > 1]
-        if prompts:
-            self._begin(prompts)
-        rows = self._rows.to_front([chunk.slot for chunk in chunks])
-        for row, (_, start, ids) in zip(rows, chunks, strict=True):
-            if start > 0 and len(ids) > 1:
-                self._hidden(row, [start], [ids[:-1]])
-        by_row = [chunks[place] for place in _inverse(rows)]
-        newest = torch.tensor([ids[-1] for _, _, ids in by_row])  # (N,)
-        cache = self._cache.view(0, [start + len(ids) - 1 for _, start, ids in by_row], 1)
-        return _in_order(step.logits(newest, cache), rows)
-
-    def _begin(self, prompts: Sequence[Chunk]) -> None:
-        """Let the model read all but the newest id of texts that begin, in one padded batch."""
-        rows = self._rows.to_front([chunk.slot for chunk in prompts])
-        by_row = [list(prompts[place].ids[:-1]) for place in _inverse(rows)]
-        longest = max(map(len, by_row))
-        # Filled up with an id of its own: damaged weights of another id are no concern of this text.
-        self._hidden(0, [0] * len(by_row), [ids + ids[-1:] * (longest - len(ids)) for ids in by_row])
-        for row, ids in enumerate(by_row):
-            self._cache.cut(row, len(ids))
+        self._rows.forget(slot)
 
     def _hidden(self, row: int, starts: Sequence[int], ids: Sequence[Sequence[int]]) -> Tensor:
         """Let the model read ids into neighbouring rows; its last hidden states, (B, C)."""
         cache = self._cache.view(row, starts, len(ids[0]))
-        hidden = self._model.hidden(torch.tensor(ids, device=self._device), cache)[:, -1]
-        self._extended = self._ragged or cache.length == max(starts) + len(ids[0])
-        return hidden
+        return self._model.hidden(torch.tensor(ids, device=self._device), cache)[:, -1]
 
 
 class AnswerSlots:
@@ -190,19 +136,15 @@ class AnswerSlots:
 
     Args:
         model: any, in eval mode when it reads. slots: their number.
-        cache: keep keys and values of the target from one step to the next; without it the result is the same.
     """
 
-    calls_hooks = True
-
-    def __init__(self, model: EncoderDecoder, slots: int, *, cache: bool = True) -> None:
+    def __init__(self, model: EncoderDecoder, slots: int) -> None:
         self.longest = model.config.context_length
         self._model, self._device = model, model.token_embedding.weight.device
         like = model.new_cache(0)
         self._target, self._source = RaggedCache(like.target, slots), RaggedCache(like.source, slots)
         self._rows = CacheRows(slots, self._target, self._source)
         self._begun: dict[int, tuple[int, ...]] = {}  # sources that are not encoded yet
-        self._texts: list[list[int]] | None = None if cache else [[] for _ in range(slots)]
         # In the place of the hidden states of sources, whose keys and values are in the cache.
         self._encoded = model.token_embedding.weight.new_zeros(1, 1, 1)
 
@@ -216,10 +158,6 @@ class AnswerSlots:
     def read(self, chunks: Sequence[Chunk]) -> Tensor:
         """See `Slots`; the ids are those of the target."""
         self._encode()
-        if self._texts is not None:
-            for slot, start, ids in chunks:
-                self._texts[slot][start:] = ids
-            chunks = [Chunk(chunk.slot, 0, self._texts[chunk.slot]) for chunk in chunks]
         return _in_order(self._model.logits(_side_by_side(chunks, self._rows, self._hidden)))
 
     @torch.inference_mode()
@@ -229,16 +167,12 @@ class AnswerSlots:
         one, other = self._rows.of(source), self._rows.of(target)
         self._target.copy(one, other, length)
         self._source.copy(one, other, self._source.lengths[one])
-        if self._texts is not None:
-            self._texts[target] = self._texts[source][:length]
 
     @torch.inference_mode()
     def forget(self, slot: int) -> None:
         """See `Slots`."""
         self._begun.pop(slot, None)
         self._rows.forget(slot)
-        if self._texts is not None:
-            self._texts[slot].clear()
 
     def _encode(self) -> None:
         """Encode the sources that are new, in one batch, and keep the keys and values of cross-attention."""
@@ -279,16 +213,13 @@ class AnswerSlots:
         return torch.arange(max(lengths), device=self._device) < torch.tensor(lengths, device=self._device)[:, None]
 
 
-def _side_by_side(chunks: Sequence[Chunk], rows: CacheRows, hidden: Hidden, *, ragged: bool = True) -> Tensor:
+def _side_by_side(chunks: Sequence[Chunk], rows: CacheRows, hidden: Hidden) -> Tensor:
     """Return the last hidden states of chunks, (N, C): single ids in one batch, longer chunks one by one.
 
     Args:
         hidden: reads ids into neighbouring rows from a first one on; given are the row, the starts and the ids.
-        ragged: whether rows of different lengths can be read together.
     """
     single = [place for place, chunk in enumerate(chunks) if len(chunk.ids) == 1]
-    if not ragged and len({chunks[place].start for place in single}) > 1:
-        single = []
     found: dict[int, Tensor] = {}  # (C,) each, by place in `chunks`
     if single:
         places = [
@@ -308,6 +239,6 @@ def _inverse(order: Sequence[int]) -> list[int]:
 
 
 def _in_order(logits: Tensor, rows: Sequence[int] | None = None) -> Tensor:
-    """These rows of logits, (N, V), or all, in float32 or better on the CPU."""
+    """Return these rows of logits, (N, V), or all, in float32 or better on the CPU."""
     logits = logits.to(torch.promote_types(logits.dtype, torch.float32)).cpu()
     return logits if rows is None or list(rows) == list(range(len(rows))) else logits[list(rows)]

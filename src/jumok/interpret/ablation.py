@@ -21,7 +21,8 @@ from torch import Tensor, nn
 
 from jumok.config import require_range
 from jumok.errors import ConfigError, ViewError
-from jumok.interpret.heads import Head, attention_layers, heads_of
+from jumok.interpret.heads import Head, heads_of
+from jumok.interpret.record import attention_layers
 from jumok.interpret.text_loss import Passage
 from jumok.messages import tr
 from jumok.models import Model
@@ -80,30 +81,25 @@ def _kept(model: Model, keep: Mapping[tuple[str, int], Tensor]) -> Iterator[None
 
 
 def _checked(model: Model, head: tuple[str, int, int] | tuple[int, int]) -> Head:
-    layers = attention_layers(model)
     if len(head) == 2:
         if isinstance(model, EncoderDecoder):
             raise ConfigError(
                 "head {head} names no block; an encoder–decoder has several: ('cross', 0, 1) for example.", head=head
             )
         head = ("self", *head)
-    block, layer, number = head
-    attention = layers.get((block, layer))
-    if attention is None or not 0 <= number < attention.n_head:
-        counts: dict[str, int] = {}
-        for known, _ in layers:
-            counts[known] = counts.get(known, 0) + 1
+    if head not in heads_of(model):
+        layers = attention_layers(model)
+        last_layers = dict(layers.keys())  # by block
         there = ", ".join(
-            tr("{block!r} with layers 0 to {last}", block=known, last=count - 1) for known, count in counts.items()
+            tr("{block!r} with layers 0 to {last}", block=block, last=last) for block, last in last_layers.items()
         )
-        width = next(iter(layers.values())).n_head if layers else 0
         raise ConfigError(
             "there is no head {head}; this model has {blocks}, and heads 0 to {last} in each.",
             head=head,
             blocks=there or tr("none"),
-            last=width - 1,
+            last=next(iter(layers.values())).n_head - 1 if layers else -1,
         )
-    return Head(block, layer, number)
+    return Head(*head)
 
 
 class Effect(NamedTuple):
@@ -134,13 +130,11 @@ def losses_without(passage: Passage, heads: Sequence[Head]) -> list[float]:
     with eval_mode(model), torch.inference_mode():
         for first in range(0, len(heads), size):
             batch = heads[first : first + size]
-            keep = {}
-            for place in {(head.block, head.layer) for head in batch}:
-                kept = torch.ones(len(batch), layers[place].n_head, dtype=torch.bool)  # (B, H)
-                for row, head in enumerate(batch):
-                    if (head.block, head.layer) == place:
-                        kept[row, head.head] = False
-                keep[place] = kept.repeat_interleave(rows, dim=0)  # (B*R, H)
+            keep: dict[tuple[str, int], Tensor] = {}
+            for row, head in enumerate(batch):
+                place = head.block, head.layer
+                everything = torch.ones(len(batch) * rows, layers[place].n_head, dtype=torch.bool)  # (B*R, H)
+                keep.setdefault(place, everything)[row * rows : (row + 1) * rows, head.head] = False
             with _kept(model, keep):
                 losses += passage.losses(len(batch)).tolist()
     return losses

@@ -13,13 +13,16 @@ from torch import Tensor
 
 from jumok.config import require_range
 from jumok.errors import ViewError
-from jumok.interpret.record import record, stacks_of
+from jumok.interpret.record import attention_layers, record
 from jumok.models import Model
 from jumok.models.checks import require_tokenizer
 from jumok.models.gpt import GPT
 from jumok.models.modes import eval_mode
 from jumok.models.special_ids import frame_of
-from jumok.nn.attention import MultiHeadAttention
+
+LEAST_REPEATED = 4  # positions that a repeated sequence needs
+LONGEST_REPEATED = 32  # tokens of the part that comes twice
+SEQUENCES = 4
 
 
 class Head(NamedTuple):
@@ -37,17 +40,6 @@ def heads_of(model: Model) -> tuple[Head, ...]:
         for (block, layer), attention in attention_layers(model).items()
         for head in range(attention.n_head)
     )
-
-
-def attention_layers(model: Model) -> dict[tuple[str, int], MultiHeadAttention]:
-    """Return the layers of attention by block and number, in the order of the model."""
-    found: dict[tuple[str, int], MultiHeadAttention] = {}
-    for kind, blocks in stacks_of(model).items():
-        for i, block in enumerate(blocks):
-            found[kind, i] = block.attention
-            if block.cross_attention is not None:
-                found["cross", i] = block.cross_attention
-    return found
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,18 +102,17 @@ class Repetition:
     induction: Tensor
 
 
-def repetition(model: Model, *, length: int | None = None, sequences: int = 4, seed: int = 0) -> Repetition:
-    """Score previous-token heads and induction heads on random tokens that come twice.
+def repetition(model: Model) -> Repetition:
+    """Score previous-token heads and induction heads on random tokens that come twice, the same for each call.
 
     A previous-token head and an induction head above it continue a repeated sequence, the simplest form of in-context
     learning (https://arxiv.org/abs/2209.11895). The tokens are random, so only their repetition predicts the next one.
 
     Args:
         model: a GPT; it runs where it is, in eval mode meanwhile.
-        length: of the part that is repeated [32, or half the context]. sequences: how many. seed: of the tokens.
 
     Raises:
-        ConfigError: a number is out of range. ViewError: the model is no GPT, or has no attention.
+        ConfigError: its context has no room. ViewError: the model is no GPT, or has no attention.
     """
     if not isinstance(model, GPT):
         raise ViewError(
@@ -130,18 +121,16 @@ def repetition(model: Model, *, length: int | None = None, sequences: int = 4, s
             kind=type(model).__name__,
         )
     start = () if model.tokenizer is None else frame_of(model.config, model.tokenizer).before
-    most = (model.config.context_length - len(start)) // 2
-    length = min(32, most) if length is None else length
-    require_range("length", length, 2, most)
-    require_range("sequences", sequences, 1)
+    require_range("context_length", model.config.context_length, len(start) + LEAST_REPEATED)
+    length = min(LONGEST_REPEATED, (model.config.context_length - len(start)) // 2)
     ordinary = torch.tensor(_ordinary_ids(model))  # (N,)
-    random = torch.Generator().manual_seed(seed)
+    random = torch.Generator().manual_seed(0)
     # None of them twice in one part, while there are enough of them.
-    shuffled = [torch.randperm(len(ordinary), generator=random) for _ in range(sequences)]
+    shuffled = [torch.randperm(len(ordinary), generator=random) for _ in range(SEQUENCES)]
     once = ordinary[torch.stack(shuffled)[:, torch.arange(length) % len(ordinary)]]  # (B, L)
-    begin = torch.tensor(start, dtype=torch.int64).expand(sequences, -1)  # (B, S), what a text begins with
+    begin = torch.tensor(start, dtype=torch.int64).expand(SEQUENCES, -1)  # (B, S), what a text begins with
     ids = torch.cat((begin, once, once), dim=1).to(model.token_embedding.weight.device)  # (B, S + 2*L)
-    with eval_mode(model), torch.inference_mode(), record(model, values=False) as recording:
+    with eval_mode(model), torch.inference_mode(), record(model) as recording:
         model.hidden(ids)
     at = torch.arange(len(start), len(start) + 2 * length)
     previous, induction = [], []

@@ -15,7 +15,6 @@ from jumok.config import (
     ModelConfig,
     RungConfig,
     count_cached,
-    features,
 )
 from jumok.memory import free_memory
 from jumok.models.bert import BERT
@@ -45,7 +44,6 @@ __all__ = [
     "require_memory_for_model",
     "require_memory_for_texts",
     "require_stored",
-    "task_of",
 ]
 
 
@@ -78,8 +76,3 @@ def most_texts(model: Model) -> int:
     free = free_memory(weight.device)
     one = count_cached(config) * config.context_length * (2 if isinstance(model, EncoderDecoder) else 1)  # the source
     return sys.maxsize if free is None else max(1, free // max(1, one * weight.itemsize))
-
-
-def task_of(model: Model) -> str:
-    """Return the task of a model: lm, mlm, classify or seq2seq."""
-    return features.task_of(model.config)

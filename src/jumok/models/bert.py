@@ -12,9 +12,8 @@ from torch.nn import functional as F
 
 from jumok.config import BERTConfig
 from jumok.errors import JumokError
-from jumok.models.base import ConfiguredModel
+from jumok.models.base import ConfiguredModel, checked_ids, key_mask
 from jumok.models.initialization import look_around_by_positions
-from jumok.models.inputs import checked_ids, key_mask
 from jumok.models.pooling import Pooling
 from jumok.nn.blocks import Block
 from jumok.nn.layers import Dropout

@@ -1,9 +1,8 @@
-"""Checks of models in use: the tokenizer, and finite logits and losses."""
+"""Checks of models in use: the tokenizer, and finite numbers."""
 
 from __future__ import annotations
 
-import math
-
+import torch
 from torch import Tensor
 
 from jumok.errors import JumokError, TokenizerError
@@ -32,38 +31,15 @@ def require_tokenizer(model: Model) -> Tokenizer:
     return tokenizer
 
 
-def require_finite_parameters(model: Model) -> None:
-    """Raise JumokError unless all parameters are finite."""
-    if not all(bool(one.isfinite().all()) for one in model.parameters()):
-        raise JumokError(
-            "the parameters of this model are not finite: they are damaged, or its training diverged. Train again "
-            "with a lower learning rate, or load an earlier copy."
-        )
-
-
-def not_finite() -> JumokError:
-    """Return the error for logits that are not finite."""
-    return JumokError(
-        "the model's logits are not finite, so it cannot generate text: its parameters are damaged or its training "
-        "diverged. Train again with a lower learning rate, or load an earlier copy."
-    )
-
-
-def finite_rows(logits: Tensor) -> Tensor:
-    """Return which rows contain only finite numbers: (B, V) -> (B,), bool."""
-    return logits.isfinite().all(dim=-1)
-
-
-def require_finite(logits: Tensor) -> None:
-    """Raise JumokError unless all logits are finite."""
-    if not bool(logits.isfinite().all()):
+def require_finite(numbers: Tensor | float) -> None:
+    """Raise JumokError unless all parameters, logits or losses of a model are finite."""
+    if not bool(torch.as_tensor(numbers).isfinite().all()):
         raise not_finite()
 
 
-def require_finite_losses(nats: float) -> None:
-    """Raise JumokError if a sum of losses, in nats, is not finite."""
-    if not math.isfinite(nats):
-        raise JumokError(
-            "the model's losses are not finite: its parameters are damaged or its training diverged. "
-            "Train again with a lower learning rate, or load an earlier copy."
-        )
+def not_finite() -> JumokError:
+    """Return the error for numbers of a model that are not finite."""
+    return JumokError(
+        "the model's numbers are not finite: its parameters are damaged or its training diverged. Train again with a "
+        "lower learning rate, or load an earlier copy."
+    )

@@ -11,9 +11,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from jumok.config import EncoderDecoderConfig
-from jumok.models.base import ConfiguredModel
+from jumok.models.base import ConfiguredModel, checked_ids, key_mask
 from jumok.models.initialization import look_around_by_positions
-from jumok.models.inputs import checked_ids, key_mask
 from jumok.nn.blocks import Block, make_norm
 from jumok.nn.cache import EncoderDecoderCache
 from jumok.nn.layers import Dropout

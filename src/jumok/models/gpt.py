@@ -12,9 +12,8 @@ from torch.nn import functional as F
 
 from jumok.config import GPTConfig, GPTVariantConfig
 from jumok.errors import JumokError
-from jumok.models.base import ConfiguredModel
+from jumok.models.base import ConfiguredModel, checked_ids
 from jumok.models.initialization import look_back_by_rotation
-from jumok.models.inputs import checked_ids
 from jumok.models.losses import cross_entropies
 from jumok.models.pooling import Pooling
 from jumok.nn.blocks import Block, make_norm

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from jumok.config import ModelConfig, count_blocks, count_cached, count_constants, count_parameters
+from jumok.config import ModelConfig, count_cached, count_constants, count_parameters, stacks
 from jumok.errors import RunError
 from jumok.memory import require_memory
 from jumok.messages import tr
@@ -19,7 +19,7 @@ def require_memory_for_model(config: ModelConfig) -> None:
     """Raise ConfigError if there is too little memory for a model."""
     parameters = count_parameters(config)
     numbers = 0 if torch.get_default_device().type == "meta" else parameters + count_constants(config)
-    needed = numbers * torch.get_default_dtype().itemsize + count_blocks(config) * BLOCK_BYTES
+    needed = numbers * torch.get_default_dtype().itemsize + sum(count for count, _, _ in stacks(config)) * BLOCK_BYTES
     require_memory(needed, tr("a model of {count} parameters", count=_count(parameters)))
 
 

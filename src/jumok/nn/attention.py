@@ -121,13 +121,20 @@ class ScaledDotProductAttention(nn.Module):
                 k, v = (x.repeat_interleave(q.shape[1] // x.shape[1], dim=1) for x in (k, v))  # (B, H, S, D)
             return chunked_attention(q, k, v, mask, causal)
         square = causal and mask is None and t == s
-        return F.scaled_dot_product_attention(
+        allowed = None if square else combined_mask(t, s, mask, causal, q.device)
+        empty = None
+        if allowed is not None and q.device.type != "cpu" and (mask is not None or t > s):
+            # Some kernels for GPUs return the mean of the values where a query has no key, and others NaN.
+            empty = ~allowed.any(dim=-1, keepdim=True)
+            allowed = allowed | empty
+        out = F.scaled_dot_product_attention(
             q, k, v,
-            attn_mask=None if square else combined_mask(t, s, mask, causal, q.device),
+            attn_mask=allowed,
             dropout_p=self.dropout.rate if self.training else 0.0,
             is_causal=square and t > 1,
             enable_gqa=q.shape[-3] != k.shape[-3],
         )  # fmt: skip
+        return out if empty is None else out.masked_fill(empty, 0.0)
 
     def can_choose(self, q: Tensor, k: Tensor, v: Tensor) -> bool:
         """Return whether `training_by` applies to these inputs: in training on a CPU, without dropout, with at least

@@ -5,6 +5,7 @@ Shapes use the legend of `jumok.nn.attention`.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from torch import Tensor, nn
@@ -15,7 +16,7 @@ from jumok.nn.attention import MultiHeadAttention
 from jumok.nn.cache import LayerCache
 from jumok.nn.layers import Dropout, RMSNorm
 
-ACTIVATION = {
+ACTIVATION: dict[str, Callable[[Tensor], Tensor]] = {
     "gelu": F.gelu,
     "gelu_tanh": lambda x: F.gelu(x, approximate="tanh"),
     "relu": F.relu,

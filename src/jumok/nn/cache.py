@@ -23,7 +23,7 @@ class LayerCache:
         self.length = 0
         # Rows, (B, 1), and positions, (B, T), see `KVCache.begin_at`; None: all from `length` on.
         self.write_positions: tuple[Tensor, Tensor] | None = None
-        self._keep(empty.repeat(1, 2, 1, 1))
+        self._use(empty.repeat(1, 2, 1, 1))
 
     def keys_values(self) -> tuple[Tensor, Tensor]:
         """Return the keys and values, (B, G, length, D) each."""
@@ -43,39 +43,39 @@ class LayerCache:
         else:
             rows, positions = self.write_positions
             kv = torch.cat((k, v), dim=1).transpose(1, 2)  # (B, T, 2G, D)
-            self._kept[rows, :, positions] = kv.to(self._kept.dtype)
+            self._memory[rows, :, positions] = kv.to(self._memory.dtype)
         self.length = stop
         return self.keys_values()
 
     def select(self, rows: Tensor) -> None:
         """Keep only these rows of the batch, (N,), in this order; a row can occur several times."""
-        new = self._kept.new_zeros(len(rows), *self._kept.shape[1:])
-        new[:, :, : self.length] = self._kept[rows, :, : self.length]
-        self._keep(new)
+        new = self._memory.new_zeros(len(rows), *self._memory.shape[1:])
+        new[:, :, : self.length] = self._memory[rows, :, : self.length]
+        self._use(new)
 
     def _make_room(self, stop: int) -> None:
         if stop > self.capacity:
             raise ValueError(f"{stop} positions do not fit into a cache for {self.capacity}")
-        room = self._kept.shape[2]
+        room = self._memory.shape[2]
         if stop > room:
             # Zeros, because uninitialised memory can be NaN, and a masked weight of zero times NaN is NaN.
-            larger = self._kept.new_zeros(
-                *self._kept.shape[:2], min(self.capacity, max(stop, FIRST_ROOM, 2 * room)), self._kept.shape[3]
+            larger = self._memory.new_zeros(
+                *self._memory.shape[:2], min(self.capacity, max(stop, FIRST_ROOM, 2 * room)), self._memory.shape[3]
             )
-            larger[:, :, :room] = self._kept
-            self._keep(larger)
+            larger[:, :, :room] = self._memory
+            self._use(larger)
 
     @classmethod
-    def from_memory(cls, kept: Tensor, capacity: int) -> LayerCache:
+    def from_memory(cls, memory: Tensor, capacity: int) -> LayerCache:
         """Return an empty cache in given memory, (B, 2G, room, D), whose room suffices."""
-        cache = cls(capacity, kept[:, :0, :0])
-        cache._keep(kept)
+        cache = cls(capacity, memory[:, :0, :0])
+        cache._use(memory)
         return cache
 
-    def _keep(self, kept: Tensor) -> None:
-        self._kept = kept  # (B, 2G, room, D)
-        keys = kept.shape[1] // 2  # not torch.chunk, whose results autograd does not allow to be written to
-        self._keys, self._values = kept[:, :keys], kept[:, keys:]  # (B, G, room, D) each
+    def _use(self, memory: Tensor) -> None:
+        self._memory = memory  # (B, 2G, room, D)
+        keys = memory.shape[1] // 2  # not torch.chunk, whose results autograd does not allow to be written to
+        self._keys, self._values = memory[:, :keys], memory[:, keys:]  # (B, G, room, D) each
 
 
 class KVCache:
@@ -117,10 +117,6 @@ class KVCache:
         for layer in self.layers:
             layer.length, layer.write_positions = longest, write_positions
 
-    def clear(self) -> None:
-        """Remove all positions; the memory stays allocated."""
-        self.begin_at([0], 0)
-
     def select(self, rows: Tensor) -> None:
         """Keep only these rows of the batch, (N,), in this order; a row can occur several times."""
         for layer in self.layers:
@@ -145,7 +141,7 @@ class RaggedCache:
         self.lengths = [0] * rows
         self._capacity = like.layers[0].capacity
         self._empty = like.layers[0].keys_values()[0]  # (0, G, 0, D)
-        self._kept = torch.stack(
+        self._memory = torch.stack(
             [torch.cat(layer.keys_values(), dim=1) for layer in like.layers]
         )  # (L, rows, 2G, room, D)
         self._views: dict[tuple[int, int], KVCache] = {}
@@ -165,49 +161,49 @@ class RaggedCache:
         place = (first, first + len(starts))
         if place not in self._views:
             self._views[place] = view = KVCache(0, self._capacity, self._empty)
-            view.layers = [LayerCache.from_memory(kept[slice(*place)], self._capacity) for kept in self._kept]
+            view.layers = [LayerCache.from_memory(layer[slice(*place)], self._capacity) for layer in self._memory]
         self._views[place].begin_at(starts, tokens)
         return self._views[place]
 
     def cut(self, row: int, length: int) -> None:
         """Remove the positions of a row from `length` on."""
         if self.lengths[row] > length:
-            self._kept[:, row, :, length : self.lengths[row]] = 0
+            self._memory[:, row, :, length : self.lengths[row]] = 0
             self.lengths[row] = length
 
     def copy(self, source: int, target: int, length: int) -> None:
         """Let a row hold the first positions of another one."""
         self._make_room(max(source, target) + 1, length)
         self.cut(target, length)
-        self._kept[:, target, :, :length] = self._kept[:, source, :, :length]
+        self._memory[:, target, :, :length] = self._memory[:, source, :, :length]
         self.lengths[target] = length
 
     def swap(self, one: int, other: int) -> None:
         """Exchange two rows."""
         self._make_room(max(one, other) + 1, 0)
         longest = max(self.lengths[one], self.lengths[other])
-        self._kept[:, [one, other], :, :longest] = self._kept[:, [other, one], :, :longest]
+        self._memory[:, [one, other], :, :longest] = self._memory[:, [other, one], :, :longest]
         self.lengths[one], self.lengths[other] = self.lengths[other], self.lengths[one]
 
     def _make_room(self, rows: int, positions: int) -> None:
-        layers, held, heads, room, width = self._kept.shape
+        layers, held, heads, room, width = self._memory.shape
         if rows <= held and positions <= room:
             return
         if rows > held:
             rows = min(len(self.lengths), max(rows, 2 * held))
         if positions > room:
             positions = min(self._capacity, max(positions, FIRST_ROOM, 2 * room))
-        larger = self._kept.new_zeros(layers, max(rows, held), heads, max(positions, room), width)
-        larger[:, :held, :, :room] = self._kept
-        self._kept = larger
+        larger = self._memory.new_zeros(layers, max(rows, held), heads, max(positions, room), width)
+        larger[:, :held, :, :room] = self._memory
+        self._memory = larger
         self._views.clear()
 
 
 class EncoderDecoderCache:
     """The caches of a decoder: keys and values of the target, and of the encoded source.
 
-    Cross-attention computes those of the source in the first step. For another source, call `clear` or create a new
-    cache. The arguments are those of `KVCache`.
+    Cross-attention computes those of the source in the first step; another source needs a new cache. The arguments are
+    those of `KVCache`.
     """
 
     def __init__(self, n_layer: int, capacity: int, empty: Tensor) -> None:
@@ -217,8 +213,3 @@ class EncoderDecoderCache:
     def length(self) -> int:
         """Number of positions of the target in use."""
         return self.target.length
-
-    def clear(self) -> None:
-        """Remove all positions; the memory stays allocated."""
-        self.target.clear()
-        self.source.clear()

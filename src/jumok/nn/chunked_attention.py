@@ -7,8 +7,8 @@ used. Up to LONGEST_STORED keys, the weights are stored for the backward pass. W
 that the memory grows linearly with the length (https://arxiv.org/abs/2205.14135, section 3, without the tiling over
 keys).
 
-For `torch.compile` both passes are custom operators, which it does not trace. A custom operator imports the compiler at
-its first call, which takes more than a second, so an uncompiled model calls them through a plain autograd function.
+Both passes are operators that `torch.compile` does not trace. They are defined in a `Library`, because the first call
+of a `custom_op` imports the compiler, which takes more than a second.
 
 Shapes use the legend of `jumok.nn.attention`; c is the number of queries in a chunk, and N that of the sequences and
 heads in a tile.
@@ -42,14 +42,7 @@ def chunked_attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, caus
     """
     if mask is not None:
         mask = mask.expand(*(1,) * (4 - mask.dim()), *mask.shape)  # four dimensions, of which any may be 1
-    if torch.compiler.is_compiling():
-        out, _ = torch.ops.jumok.chunked_attention(q, k, v, mask, causal)
-        return out
-    if torch.is_autocast_enabled("cpu"):
-        lower = torch.get_autocast_dtype("cpu")
-        q, k, v = (x if x.dtype == torch.float64 else x.to(lower) for x in (q, k, v))  # as autocast does
-    with torch.autocast("cpu", enabled=False):
-        out, _ = _ChunkedAttention.apply(q, k, v, mask, causal)
+    out, _ = torch.ops.jumok.chunked_attention(q, k, v, mask, causal)
     return out
 
 
@@ -221,25 +214,15 @@ def _gradients(ctx: Any, gradient: Tensor | None, _: Tensor | None) -> tuple[Ten
     return (*torch.ops.jumok.chunked_attention_backward(gradient, q, k, v, mask, ctx.causal, stored), None, None)
 
 
-_operator = torch.library.custom_op("jumok::chunked_attention", _forward, mutates_args=(), device_types="cpu")
-_operator.register_fake(_empty_output)
-_operator.register_autograd(_gradients, setup_context=_remember)
-_operator.register_autocast("cpu", torch.bfloat16)
-torch.library.custom_op(
-    "jumok::chunked_attention_backward", _backward, mutates_args=(), device_types="cpu"
-).register_fake(_empty_gradients)
-
-
-class _ChunkedAttention(torch.autograd.Function):
-    """Both passes without the custom operators."""
-
-    forward = staticmethod(_forward)
-    setup_context = staticmethod(_remember)
-
-    @staticmethod
-    def backward(ctx: Any, gradient: Tensor | None, _: Tensor | None) -> tuple[Tensor | None, ...]:
-        """Return the gradients of q, k and v."""
-        if gradient is None:
-            return (None,) * 5
-        q, k, v, mask, stored = ctx.saved_tensors
-        return (*_backward(gradient, q, k, v, mask, ctx.causal, stored), None, None)
+_LIBRARY = torch.library.Library("jumok", "DEF")
+_LIBRARY.define("chunked_attention(Tensor q, Tensor k, Tensor v, Tensor? mask, bool causal) -> (Tensor, Tensor)")
+_LIBRARY.define(
+    "chunked_attention_backward(Tensor gradient, Tensor q, Tensor k, Tensor v, Tensor? mask, bool causal,"
+    " Tensor stored) -> (Tensor, Tensor, Tensor)"
+)
+_LIBRARY.impl("chunked_attention", _forward, "CPU")
+_LIBRARY.impl("chunked_attention_backward", _backward, "CPU")
+torch.library.register_fake("jumok::chunked_attention", _empty_output, lib=_LIBRARY)
+torch.library.register_fake("jumok::chunked_attention_backward", _empty_gradients, lib=_LIBRARY)
+torch.library.register_autograd("jumok::chunked_attention", _gradients, setup_context=_remember, lib=_LIBRARY)
+torch.library.register_autocast("jumok::chunked_attention", "cpu", torch.bfloat16, lib=_LIBRARY)

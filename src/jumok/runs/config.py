@@ -13,7 +13,6 @@ from jumok.config.features import KINDS, kind_of
 from jumok.errors import ConfigError, RunError
 from jumok.files import parse_json, write_atomic
 from jumok.tokenizers import Tokenizer
-from jumok.version import __version__
 
 FORMAT = 1
 # Of what a config.json has; each may be missing, and values and most parts null. No name: the part itself.
@@ -32,25 +31,14 @@ TYPES: dict[str, tuple[type, ...]] = {
     **dict.fromkeys(("tokenizer.vocab_size", "finished.step"), (int,)),
     **dict.fromkeys(("tokenizer.kind", "tokenizer.fingerprint", "finished.reason"), (str,)),
 }  # fmt: skip
-FORMAT_OF_PARTS = 2  # of a run that has a state with a file of each process
-READ_SINCE = {FORMAT: "0.1.0", FORMAT_OF_PARTS: "0.1.0"}  # the first version of jumok that reads each format
 SHA256 = re.compile(r"[0-9a-f]{64}")
-VERSION = re.compile(r"[0-9][0-9a-z.+]{0,30}")
-
-
-def in_format(number: int) -> dict[str, Any]:
-    """Return the entries of a config.json for its format: the number, and the version of jumok that reads it.
-
-    Versions that do not know the number show the version that is needed, so each new format gives its own.
-    """
-    return {"format": number, "needs": READ_SINCE[number]}
 
 
 def describe_model(config: ModelConfig, tokenizer: Tokenizer) -> dict[str, Any]:
     """Return the first entries of a config.json: format, model and tokenizer."""
     # The model can have more ids than the tokenizer: published models are padded to round numbers.
     ids = {"kind": tokenizer.kind, "vocab_size": tokenizer.vocab_size, "fingerprint": tokenizer.fingerprint}
-    return {**in_format(FORMAT), "model": {"type": kind_of(config), **to_dict(config)}, "tokenizer": ids}
+    return {"format": FORMAT, "model": {"type": kind_of(config), **to_dict(config)}, "tokenizer": ids}
 
 
 def parse_config(path: Path) -> dict[str, Any]:
@@ -62,27 +50,18 @@ def parse_config(path: Path) -> dict[str, Any]:
     try:
         config = parse_json(path.read_text(encoding="utf-8"))
         found = config["format"]
-        if found in READ_SINCE:
+        if found == FORMAT:
             config["model"]["type"], config["tokenizer"]["vocab_size"], config["tokenizer"]["kind"]
             _require_sums(config)
             _require_types(config)
     except (ValueError, KeyError, TypeError, OSError):
         raise RunError("{path} is damaged or not written by jumok; restore it from a copy.", path=path) from None
-    if found not in READ_SINCE:
-        needed = config.get("needs")
-        if isinstance(needed, str) and VERSION.fullmatch(needed):
-            raise RunError(
-                "{path} has format {found}, which needs jumok {needed} or newer; this is jumok {version}. Update it.",
-                path=path,
-                found=found,
-                needed=needed,
-                version=__version__,
-            )
+    if found != FORMAT:
         raise RunError(
             "{path} has format {found}; this version of jumok supports format {known}. Update jumok.",
             path=path,
             found=found,
-            known=max(READ_SINCE),
+            known=FORMAT,
         )
     return config
 
@@ -172,7 +151,4 @@ def training_of(recorded: Mapping[str, Any]) -> TrainConfig:
     Raises:
         ConfigError: a setting is wrong or missing.
     """
-    settings = {name: value for name, value in recorded.items() if name not in ("planned_tokens", "teacher")}
-    if settings.get("attention") == "explicit":  # its name before 0.1.0
-        settings["attention"] = "chunked"
-    return TrainConfig.of(settings)
+    return TrainConfig.of({name: value for name, value in recorded.items() if name != "planned_tokens"})

@@ -17,14 +17,12 @@ from torch import nn
 from jumok.config import ModelConfig
 from jumok.config.huggingface import read_json
 from jumok.errors import RunError, TokenizerError
-from jumok.files import LockHeld, copy_or_link, is_locked, locked, make_folder, space, sync_folder, write_atomic
+from jumok.files import LockHeld, is_locked, locked, make_folder, space, sync_folder, write_atomic
 from jumok.interop.huggingface.folder import from_the_hub
 from jumok.messages import shell, tr
 from jumok.models import require_stored
 from jumok.runs.checkpoints import Checkpoint, Checkpoints, WriteParts
 from jumok.runs.config import (
-    FORMAT_OF_PARTS,
-    in_format,
     model_config_of,
     parse_config,
     require_tokenizer_of,
@@ -37,7 +35,6 @@ from jumok.runs.parameters import (
     numbers_in,
     parameters_of,
     restore_parameters,
-    second_name,
     size_of,
 )
 from jumok.tokenizers import ROLES, Tokenizer
@@ -46,7 +43,7 @@ MODEL_FILES = ("config.json", "tokenizer.json", "model.safetensors")
 TOKENIZER_SETTINGS = "tokenizer_config.json"  # roles and chat templates of a published tokenizer
 # The files that a start of a run can leave after a kill; config.json is written last. With --init there is a state.
 UNFINISHED_START = re.compile(
-    r"(state|tokenizer(_config)?\.json|\..+\.tmp|\.tmp\w{6})(/((train|val)[\w.-]*\.(ids|npy|jsonl|index\.json)|base\.safetensors|lock|stop|\..+\.tmp|\.tmp\w{6}))?"
+    r"(state|tokenizer(_config)?\.json|\..+\.tmp|\.tmp\w{6})(/((train|val)[\w.-]*\.(ids|npy|jsonl)|base\.safetensors|lock|stop|\..+\.tmp|\.tmp\w{6}))?"
     r"|state/(step-0+(\.\d+)?|\.step-0+-\w+\.tmp/new)(/(tensors\.safetensors|numbers\.json|manifest\.json|\.tmp\w{6}))?"
 )
 
@@ -145,12 +142,6 @@ class RunFolder:
         with suppress(RunError):
             self.read_config()
             return True
-        return False
-
-    def is_left_behind(self) -> bool:
-        """Return whether a start was killed here, and no process writes to the folder now."""
-        with suppress(LockHeld, OSError), locked(self.state / "lock"):
-            return self._is_unfinished_start()
         return False
 
     def _is_unfinished_start(self) -> bool:
@@ -288,17 +279,6 @@ class RunFolder:
             shutil.copyfile(copy, temporary)
         return True
 
-    def set_aside_parameters(self) -> Path | None:
-        """Keep model.safetensors under another name before a new run replaces it; return its path, or None."""
-        if not self.model_file.is_file():
-            return None
-        kept = second_name(self.model_file)
-        with self.writing(kept.name, needed=self.model_file.stat().st_size):
-            if not kept.exists():
-                copy_or_link(self.model_file, kept)
-            sync_folder(self.path)
-        return kept
-
     def _require(self, name: str) -> Path:
         path = self.path / name
         if not path.is_file():
@@ -321,8 +301,6 @@ class RunFolder:
         Raises:
             RunError: it cannot be written, for example because the disk is full; earlier states are unchanged.
         """
-        if write_parts is not None and (config := self.read_config())["format"] < FORMAT_OF_PARTS:
-            self.write_config({**config, **in_format(FORMAT_OF_PARTS)})  # first: older versions would remove the state
         with self.writing(tr("the training state"), needed=size_of(state.tensors)):
             self.logs.sync()  # the state records their sizes
             self.checkpoints.write(state, self.model_file, write_parts)

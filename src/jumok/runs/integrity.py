@@ -8,11 +8,10 @@ renamed at once, so the parameters are replaced in three steps, each of which is
     3. config.json accepts the new sum alone
 
 After a kill between any two of them the file has one of the accepted sums, so the run loads. `finish_swap` does step 3
-when the run is continued. If the file before had no recorded sum, because an earlier version wrote it, its sum is
-computed for step 1. A reader that meets a mismatch reads config.json again: a trainer may have replaced both files
-meanwhile.
+when the run is continued. A reader that meets a mismatch reads config.json again: a trainer may have replaced both
+files meanwhile.
 
-Runs without sums, which earlier versions wrote, and folders of Hugging Face are loaded without a check.
+Runs whose sums were taken out of config.json, and folders of Hugging Face, are loaded without a check.
 """
 
 from __future__ import annotations
@@ -52,10 +51,7 @@ def replaced_parameters(folder: Path) -> Iterator[Path]:
     with atomic_path(file) as temporary:
         yield temporary
         new = sha256_of(temporary)
-        before = _accepted(folder)
-        if not before and file.is_file():
-            before = (sha256_of(file),)
-        _accept(folder, (new, *(each for each in before if each != new)))
+        _accept(folder, (new, *(each for each in _accepted(folder) if each != new)))
     _accept(folder, (new,))
 
 
@@ -131,6 +127,6 @@ def _changed(folder: Path) -> RunError:
         )
     return RunError(
         "{path} is damaged: it changed after it was written (its SHA-256 is not the one in config.json). Restore the "
-        "file from a copy; --no-verify (in Python verify=False) loads it as it is.",
+        "file from a copy; `jumok.load(path, verify=False)` in Python loads it as it is.",
         path=folder / "model.safetensors",
     )

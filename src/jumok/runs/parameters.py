@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from itertools import count
 from pathlib import Path
 
 from safetensors import safe_open
@@ -103,12 +102,3 @@ def matches_sha256(path: Path, sha256: str) -> bool:
         return sha256_of(path) == sha256
     except OSError:
         return False
-
-
-def second_name(path: Path) -> Path:
-    """Return a name for keeping a file: model-kept-1.safetensors, or the next one that is free.
-
-    If a kept file has the same content, its name is returned.
-    """
-    names = (path.with_name(f"{path.stem}-kept-{number}{path.suffix}") for number in count(1))
-    return next(name for name in names if not name.exists() or sha256_of(name) == sha256_of(path))

@@ -29,7 +29,6 @@ from torch.distributed.checkpoint.storage import WriteResult
 from torch.futures import Future
 
 from jumok.files import sha256_of
-from jumok.messages import tr
 
 
 class StoredTensors(Mapping[str, Tensor]):
@@ -39,15 +38,12 @@ class StoredTensors(Mapping[str, Tensor]):
         files: where they are.
 
     Raises:
-        OSError, SafetensorError: a file is missing or damaged. ValueError: a part of a tensor is missing.
+        OSError, SafetensorError: a file is missing or damaged.
     """
 
     def __init__(self, files: Sequence[Path]) -> None:
         self.files = tuple(files)
         self._found: dict[str, TensorStorageMetadata] = _Reader(self.files).read_metadata().state_dict_metadata  # type: ignore[assignment]
-        for name, found in self._found.items():
-            if not _is_whole(found):
-                raise ValueError(tr("a part of {name} is missing", name=name))
 
     def __getitem__(self, name: str) -> Tensor:
         return self._tensors[name]
@@ -105,18 +101,6 @@ def write_part(tensors: dict[str, Tensor], folder: Path) -> dict[str, str]:
     writer = _Writer(folder)
     save(tensors, storage_writer=writer)
     return writer.sums
-
-
-def _is_whole(found: TensorStorageMetadata) -> bool:
-    """Whether the parts of a tensor, split along its first dimension, leave no gap and do not overlap."""
-    if not found.size:
-        return len(found.chunks) == 1
-    end = 0
-    for part in sorted(found.chunks, key=lambda part: (part.offsets, part.sizes)):
-        if tuple(part.offsets) != (end, *(0 for _ in found.size[1:])) or part.sizes[1:] != found.size[1:]:
-            return False
-        end += part.sizes[0]
-    return end == found.size[0]
 
 
 class _Writer(HuggingFaceStorageWriter):

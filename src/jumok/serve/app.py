@@ -15,10 +15,9 @@ from jumok.serve.errors import add_handlers
 from jumok.serve.metrics import CONTENT_TYPE, Metrics
 from jumok.serve.middleware import OWN
 from jumok.serve.page import page_endpoint
-from jumok.serve.replies import CancellableResponse, Reply, Threads, json_response
+from jumok.serve.replies import HTML, JSON, CancellableResponse, Reply, Threads, json_response
 from jumok.serve.run_folders import RunFolders
 from jumok.serve.schemas import (
-    AttentionBody,
     ChatBody,
     ClassifyBody,
     CompletionBody,
@@ -35,7 +34,6 @@ from jumok.serve.text_responses import copies, send_texts, service_of
 from jumok.version import __version__
 
 B = TypeVar("B", bound=ModelBody)
-JSON, HTML = b"application/json", b"text/html; charset=utf-8"
 PROMPTS = 8  # requests whose prompts are encoded at a time
 ERRORS: dict[int | str, dict[str, Any]] = {"4XX": {"model": ErrorBody}, "5XX": {"model": ErrorBody}}
 STREAM: dict[int | str, dict[str, Any]] = {200: {"content": {"application/json": {}, "text/event-stream": {}}}}
@@ -67,7 +65,6 @@ def create_app(
         "classify": api.reader(task_endpoints.classify, ClassifyBody),
         "fill-mask": api.reader(task_endpoints.fill, FillMaskBody),
         "tokenize": api.reader(task_endpoints.tokenize, TokenizeBody),
-        "attention": api.reader(task_endpoints.attention, AttentionBody),
     }
     for name, read_endpoint in readers.items():
         router.add_api_route(f"/v1/{name}", read_endpoint, name=name, methods=["POST"], response_model=None)
@@ -143,7 +140,7 @@ class Endpoints:
         return CancellableResponse(make, self._settings.timeout)
 
     def reader(
-        self, function: Callable[[ServedModel, B, ServeSettings], str], kind: type[B], media_type: bytes = JSON
+        self, function: Callable[[ServedModel, B, ServeSettings], str], kind: type[B], media_type: str = JSON
     ) -> Callable[[B], Awaitable[Response]]:
         """Return the endpoint of a function that runs a model once. kind: of its bodies."""
 

@@ -111,50 +111,34 @@ class ChatForm(ResponseForm):
 
     def __init__(self, served: ServedModel, body: ChatBody, request: Request) -> None:
         read = request.prompt if request.source is None else request.source
-        super().__init__(served, "chatcmpl", ("chat.completion", "chat.completion.chunk"), len(read), body.n)
+        kinds = ("chat.completion", "chat.completion.chunk")
+        super().__init__(served, "chatcmpl", kinds, len(read), body.n, body.logprobs)
         self._tokenizer = require_tokenizer(served.model)
-        self._body = body
+        self._has_begun = [False] * body.n
         # An answer in a transcript begins with white space, which is dropped; only transcripts have stop strings here.
         self._blank = [bool(request.stop)] * body.n
 
-    def opening(self, number: int) -> dict[str, Any]:
-        """Return the role."""
-        return {
-            "index": number,
-            "delta": {"role": "assistant", "content": ""},
-            "logprobs": None,
-            "finish_reason": None,
-        }
+    def opening(self, number: int) -> Event:
+        """Return nothing yet; the first piece of a stream has the role."""
+        return Event((), "")
 
-    def piece(self, number: int, event: Event) -> dict[str, Any] | None:
-        """Return what is new."""
-        text = self._shown(number, event)
-        if not text and event.finish is None and not self._body.logprobs:
-            return None
-        return {
-            "index": number,
-            "delta": {"content": text} if text else {},
-            "logprobs": self._log_probabilities(event),
-            "finish_reason": event.finish,
-        }
-
-    def choice(self, number: int, event: Event) -> dict[str, Any]:
-        """Return the whole answer."""
-        return {
-            "index": number,
-            "message": {"role": "assistant", "content": self._shown(number, event), "refusal": None},
-            "logprobs": self._log_probabilities(event),
-            "finish_reason": event.finish,
-        }
-
-    def _shown(self, number: int, event: Event) -> str:
+    def shown(self, number: int, event: Event) -> Event:
+        """Return an event without the white space before the answer."""
         text = event.text.lstrip() if self._blank[number] else event.text
         self._blank[number] = self._blank[number] and not text
-        return text
+        return Event(event.drawn, text, event.finish)
 
-    def _log_probabilities(self, event: Event) -> dict[str, Any] | None:
-        if not self._body.logprobs:
-            return None
+    def content(self, number: int, event: Event, *, piece: bool) -> dict[str, Any]:
+        """Return the message, or what is new of it."""
+        if not piece:
+            return {"message": {"role": "assistant", "content": event.text, "refusal": None}}
+        if not self._has_begun[number]:
+            self._has_begun[number] = True
+            return {"delta": {"role": "assistant", "content": event.text}}
+        return {"delta": {"content": event.text} if event.text else {}}
+
+    def log_probabilities(self, number: int, event: Event) -> dict[str, Any]:
+        """Return an object for each token."""
         content = [
             {
                 **self._token(one.id, log_probability(one)),

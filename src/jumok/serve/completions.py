@@ -108,7 +108,7 @@ class CompletionForm(ResponseForm):
 
     def __init__(self, served: ServedModel, body: CompletionBody, prompts: Sequence[Prompt]) -> None:
         read, kind = sum(len(one.ids) for one in prompts), "text_completion"
-        super().__init__(served, "cmpl", (kind, kind), read, len(prompts) * body.n)
+        super().__init__(served, "cmpl", (kind, kind), read, len(prompts) * body.n, body.logprobs is not None)
         self._body, self._tokenizer = body, require_tokenizer(served.model)
         self._prompts = [prompt for prompt in prompts for _ in range(body.n)]
         # The tokens after a prompt that is not echoed read as in the middle of a text, as in `TextDecoder`.
@@ -116,37 +116,18 @@ class CompletionForm(ResponseForm):
         self._hidden = [one.before if body.echo else 0 for one in self._prompts]  # tokens that are not text
         self._ends = [0] * len(self._prompts)  # characters that are complete
 
-    def opening(self, number: int) -> dict[str, Any] | None:
-        """Return the prompt, if it is echoed."""
-        return self._choice(number, self._echo(number)) if self._body.echo else None
-
-    def piece(self, number: int, event: Event) -> dict[str, Any] | None:
-        """Return what is new."""
-        if not event.text and event.finish is None and self._body.logprobs is None:
-            return None
-        return self._choice(number, event)
-
-    def choice(self, number: int, event: Event) -> dict[str, Any]:
-        """Return the whole text."""
-        return self._choice(number, self._echo(number) + event if self._body.max_tokens else self._echo(number))
-
-    def _choice(self, number: int, event: Event) -> dict[str, Any]:
-        return {
-            "index": number,
-            "text": event.text,
-            "logprobs": self._log_probabilities(number, event),
-            "finish_reason": event.finish,
-        }
-
-    def _echo(self, number: int) -> Event:
-        """Return what comes before the new tokens; it ends the text where there are none."""
+    def opening(self, number: int) -> Event | None:
+        """Return the prompt, if it is echoed; it ends the text where no tokens come after it."""
         prompt = self._prompts[number]
         finish: Finish | None = None if self._body.max_tokens else "length"
-        return Event(prompt.scored, prompt.text, finish) if self._body.echo else Event((), "")
+        return Event(prompt.scored, prompt.text, finish) if self._body.echo else None
 
-    def _log_probabilities(self, number: int, event: Event) -> dict[str, Any] | None:
-        if self._body.logprobs is None:
-            return None
+    def content(self, number: int, event: Event, *, piece: bool) -> dict[str, Any]:
+        """Return the text."""
+        return {"text": event.text}
+
+    def log_probabilities(self, number: int, event: Event) -> dict[str, Any]:
+        """Return lists with an item for each token."""
         offsets = []
         for one in event.drawn:
             offsets.append(self._ends[number])

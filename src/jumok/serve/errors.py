@@ -112,20 +112,14 @@ def validation_error(error: RequestValidationError) -> APIError:
         case "json_invalid":
             return APIError(f"the body is not valid JSON: {first['ctx']['error']} at character {first['loc'][1]}.")
         case "extra_forbidden":
-            return APIError(f"{path} is not a parameter that this server knows.", param=param)
-        case "missing" if not where:
-            return APIError("the body is empty; send a JSON object.")
-        case "missing":
+            unknown = f"{path} is not a parameter that this server knows."
+            return APIError(unknown, param=param, code="unsupported_parameter")
+        case "missing" if where:
             return APIError(f"{path} is missing.", param=param)
-        case "model_attributes_type" | "model_type" | "dict_type" if not where:
-            return APIError("the body is not a JSON object; send one, with Content-Type: application/json.")
-    if first["type"] == "too_short":
-        return APIError(f"{path} should not be empty.", param=param)
-    if first["type"] in ("model_attributes_type", "model_type"):
-        return APIError(f"{path} should be an object.", param=param)
+    if not where:
+        return APIError("the body is not a JSON object; send one, with Content-Type: application/json.")
     wrong = first["msg"].partition(" ")[2]  # after the kind of thing that it is, such as "Input" or "List"
-    given = reprlib.repr(first["input"])
-    return APIError(f"{path} {wrong}, and it is {given}.", param=param)
+    return APIError(f"{path} {wrong}, and it is {reprlib.repr(first['input'])}.", param=param)
 
 
 def _is_type(part: int | str) -> bool:

@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers
 from starlette.middleware.cors import CORSMiddleware
+from starlette.requests import ClientDisconnect, Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from jumok.messages import Language, speaking
@@ -172,37 +173,34 @@ class BodyLimit:
             await self._app(scope, receive, send)
             return
         try:
-            whole: list[Message] = [{"type": "http.request", "body": await self._read(scope, receive)}]
+            whole: list[Message] = [{"type": "http.request", "body": await self._read(Request(scope, receive))}]
         except APIError as error:
             await error_response(error)(scope, receive, send)
             return
-        except ConnectionError:
-            return  # the client has gone
+        except ClientDisconnect:
+            return
 
         async def replay() -> Message:
             return whole.pop() if whole else await receive()
 
         await self._app(scope, replay, send)
 
-    async def _read(self, scope: Scope, receive: Receive) -> bytes:
-        headers = Headers(scope=scope)
-        if "transfer-encoding" in headers and "content-length" in headers:  # a proxy may see another end of the body
+    async def _read(self, request: Request) -> bytes:
+        if "transfer-encoding" in request.headers and "content-length" in request.headers:
+            # A proxy may see another end of the body.
             raise APIError("a request has Transfer-Encoding or Content-Length, not both.", headers=CLOSE)
-        body, size, more = bytearray(), 0, True
-        with suppress(TimeoutError):
+        body, size = bytearray(), 0
+        try:
             async with asyncio.timeout(self._seconds):
-                while more:
-                    message = await receive()
-                    if message["type"] == "http.disconnect":
-                        raise ConnectionError
-                    part, more = message.get("body", b""), message.get("more_body", False)
+                async for part in request.stream():
                     size += len(part)
                     if size <= self._most:
                         body += part
+        except TimeoutError:
+            if size <= self._most:
+                wrong = f"the body did not arrive within {self._seconds:g} seconds."
+                raise APIError(wrong, status=408, code="timeout", headers=CLOSE) from None
         if size > self._most:
             wrong = f"the body is larger than {self._most:,} bytes."
             raise APIError(wrong, status=413, code="body_too_large", headers=CLOSE)
-        if more:
-            wrong = f"the body did not arrive within {self._seconds:g} seconds."
-            raise APIError(wrong, status=408, code="timeout", headers=CLOSE)
         return bytes(body)

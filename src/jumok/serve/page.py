@@ -6,8 +6,7 @@ page around it, so the policy names their scripts and styles, too.
 
 from __future__ import annotations
 
-from base64 import b64encode
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from functools import cache
 from hashlib import sha256
 from typing import NamedTuple
@@ -36,20 +35,14 @@ def _page(shares: bool) -> _Page:
     style, code = "".join(map(packaged, STYLES)), script(ENTRY)
     html = packaged("serve/assets/page.html").replace("{{style}}", style, 1).replace("{{script}}", code, 1)
     framed = [page, *([model_page] if shares else [])]
-    scripts = _hashes([code, *(script(one.ENTRY) for one in framed)])
-    styles = _hashes([style, *("".join(map(page.asset, one.STYLES)) for one in framed)])
-    computing = " 'wasm-unsafe-eval'; worker-src blob:" if shares else ""
-    policy = (
-        f"default-src 'none'; script-src {scripts}{computing}; style-src {styles}; img-src data: blob:; "
-        "connect-src 'self'; frame-src blob:; form-action 'none'; base-uri 'none'; frame-ancestors 'none'"
+    policy = page.policy_of(
+        [style, *("".join(map(page.asset, one.STYLES)) for one in framed)],
+        [code, *(script(one.ENTRY) for one in framed)],
+        "connect-src 'self'; frame-src blob:; frame-ancestors 'none'",
+        computing=" 'wasm-unsafe-eval'; worker-src blob:" if shares else "",
     )
     content = html.encode()
     return _Page(content, policy, f'"{sha256(content + policy.encode()).hexdigest()[:32]}"')
-
-
-def _hashes(contents: Sequence[str]) -> str:
-    """Return the sources by which a policy allows scripts or styles of these contents."""
-    return " ".join(f"'sha256-{b64encode(sha256(one.encode()).digest()).decode()}'" for one in contents)
 
 
 def page_endpoint(settings: ServeSettings) -> Callable[[Request], Awaitable[Response]]:

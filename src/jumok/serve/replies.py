@@ -10,17 +10,21 @@ import asyncio
 import json
 import re
 from collections.abc import Callable, Coroutine
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
+from contextvars import copy_context
 from typing import Any, TypeVar
 
-from anyio import CapacityLimiter, to_thread
 from fastapi.responses import Response
+from starlette.datastructures import Headers
 from starlette.types import Receive, Scope, Send
 
 from jumok.inference.requests import overloaded
 from jumok.serve.errors import APIError, api_error
 
+JSON, HTML = "application/json", "text/html; charset=utf-8"
 DONE = "data: [DONE]\n\n"
+UNBUFFERED = {"cache-control": "no-cache", "x-accel-buffering": "no"}  # the second is for nginx
 LAST_SECONDS = 2.0  # how long a client may take to read the error that ends a stream
 
 # JSON may contain them, and clients that read lines with the rules of Unicode end a line there.
@@ -38,7 +42,7 @@ def to_json(value: object) -> str:
 
 def json_response(value: object) -> Response:
     """Return the response with a value as JSON."""
-    return Response(to_json(value), media_type="application/json")
+    return Response(to_json(value), media_type=JSON)
 
 
 class Reply:
@@ -48,25 +52,23 @@ class Reply:
         streams: whether a stream has begun.
     """
 
-    def __init__(self, scope: Scope, send: Send) -> None:
-        self._scope, self._send = scope, send
+    def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        self._scope, self._receive, self._send = scope, receive, send
         self.streams = False
 
     def count(self, tokens: int) -> None:
         """Tell the log how many tokens were written so far."""
         self._scope.setdefault("state", {})["tokens"] = tokens
 
-    async def whole(self, content: str, media_type: bytes = b"application/json") -> None:
+    async def whole(self, content: str, media_type: str = JSON) -> None:
         """Send all of a response, and end."""
-        body = content.encode()
-        await self._begin(media_type, [(b"content-length", str(len(body)).encode())])
-        await self._send({"type": "http.response.body", "body": body})
+        await Response(content, media_type=media_type)(self._scope, self._receive, self._send)
 
     async def begin(self) -> None:
         """Begin a stream of events."""
         self.streams = True
-        unbuffered = [(b"cache-control", b"no-cache"), (b"x-accel-buffering", b"no")]  # the second is for nginx
-        await self._begin(b"text/event-stream; charset=utf-8", unbuffered)
+        headers = Headers({"content-type": "text/event-stream; charset=utf-8", **UNBUFFERED})
+        await self._send({"type": "http.response.start", "status": 200, "headers": headers.raw})
 
     async def events(self, *contents: object) -> None:
         """Send some JSON objects as events."""
@@ -77,10 +79,6 @@ class Reply:
     async def end(self, last: str = "") -> None:
         """End the stream."""
         await self._send({"type": "http.response.body", "body": last.encode()})
-
-    async def _begin(self, media_type: bytes, headers: list[tuple[bytes, bytes]]) -> None:
-        start = {"type": "http.response.start", "status": 200, "headers": [(b"content-type", media_type), *headers]}
-        await self._send(start)
 
 
 class CancellableResponse(Response):
@@ -99,7 +97,7 @@ class CancellableResponse(Response):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send it (ASGI)."""
-        reply = Reply(scope, send)
+        reply = Reply(scope, receive, send)
         work, gone = asyncio.create_task(self._make(reply)), asyncio.create_task(_disconnected(receive))
         try:
             done, _ = await asyncio.wait({work, gone}, timeout=self._seconds, return_when=asyncio.FIRST_COMPLETED)
@@ -128,16 +126,16 @@ async def _disconnected(receive: Receive) -> None:
 class Threads:
     """Calls functions that would hold up the event loop in threads, in the order in which they come.
 
-    A thread cannot be interrupted. A call counts until it has ended, also if the client has gone meanwhile: otherwise
-    clients that come and go would start any number of threads.
+    A thread cannot be interrupted: what a client asked for who has gone runs to its end, and counts until then.
 
     Args:
         most: calls that run at a time. waiting: calls that may wait for them; None: any number.
     """
 
     def __init__(self, most: int, waiting: int | None = None) -> None:
-        self._free, self._most_waiting = asyncio.Semaphore(most), waiting
-        self._waiting = 0
+        self._threads = ThreadPoolExecutor(most)
+        self._most = None if waiting is None else most + waiting
+        self._calls: set[Future[Any]] = set()
 
     async def run(self, function: Callable[[], T]) -> T:
         """Call a function and return what it returns.
@@ -145,13 +143,9 @@ class Threads:
         Raises:
             Overloaded: too many calls are waiting.
         """
-        if self._free.locked() and self._most_waiting is not None and self._waiting >= self._most_waiting:
-            raise overloaded(self._waiting)
-        self._waiting += 1
-        try:
-            await self._free.acquire()
-        finally:
-            self._waiting -= 1
-        call = asyncio.ensure_future(to_thread.run_sync(function, limiter=CapacityLimiter(1)))
-        call.add_done_callback(lambda done: self._free.release())
-        return await asyncio.shield(call)
+        if self._most is not None and len(self._calls) >= self._most:
+            raise overloaded(len(self._calls))
+        call = self._threads.submit(copy_context().run, function)  # with the language of the client
+        self._calls.add(call)
+        call.add_done_callback(self._calls.discard)
+        return await asyncio.wrap_future(call)

@@ -1,4 +1,4 @@
-"""The bodies of requests, checked: each field has a range, and what this server does not do is refused by name.
+"""The bodies of requests, checked: each field has a range, and what this server does not do is refused.
 
 `null` is the same as an absent parameter. Parameters that change nothing about an answer, such as `user`, are accepted
 and ignored. Any other unknown parameter is an error, because a client that sends it expects something.
@@ -6,7 +6,7 @@ and ignored. Any other unknown parameter is an error, because a client that send
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
@@ -58,26 +58,19 @@ class BodyPart(BaseModel):
 
 
 class ModelBody(BodyPart):
-    """A request to a model.
-
-    Attributes:
-        refused: parameters of OpenAI that this server does not have, and why. Values that ask for nothing are accepted.
-    """
-
-    refused: ClassVar[dict[str, str]] = {}
+    """A request to a model."""
 
     model: str
 
     @model_validator(mode="before")
     @classmethod
-    def _known(cls, data: Any) -> Any:
+    def _without_what_asks_nothing(cls, data: Any) -> Any:
+        """Leave out parameters that change nothing here, and unknown ones with a value that asks for nothing."""
         if not isinstance(data, dict):
             return data
-        asks_nothing: tuple[object, ...] = (None, [], {}, "", False)
-        for name, reason in cls.refused.items():
-            if data.get(name) not in (*asks_nothing, "none"):  # such as tool_choice="none"
-                raise APIError(f"{name} is not supported: {reason}.", param=name, code="unsupported_parameter")
-        left_out = IGNORED | cls.refused.keys()
+        nothing: tuple[object, ...] = ([], {}, "", False, "none")  # such as tool_choice="none"
+        unknown = data.keys() - cls.model_fields
+        left_out = {name for name in unknown if name in IGNORED or data[name] in nothing}
         return {name: value for name, value in data.items() if name not in left_out}
 
 
@@ -125,11 +118,6 @@ class CompletionBody(TextBody):
         logprobs: how many of the likeliest tokens to return with each token.
         best_of: only as many as `n`.
     """
-
-    refused: ClassVar[dict[str, str]] = {
-        "suffix": "the models continue a text, and do not fill a gap in one",
-        "logit_bias": "use stop, temperature, top_k and the penalties",
-    }
 
     prompt: Texts = [""]
     max_tokens: int = Field(16, ge=0, le=MOST_TOKENS)
@@ -180,9 +168,6 @@ class ResponseFormat(BodyPart):
     type: Literal["text"]
 
 
-_NO_TOOLS = "the models write text and call nothing"
-
-
 class ChatBody(TextBody):
     """`POST /v1/chat/completions`.
 
@@ -191,20 +176,6 @@ class ChatBody(TextBody):
         max_tokens, max_completion_tokens: the same; by default as many as the model's context has.
         logprobs, top_logprobs: whether to return log-probabilities, and of how many of the likeliest tokens.
     """
-
-    refused: ClassVar[dict[str, str]] = {
-        "tools": _NO_TOOLS,
-        "functions": _NO_TOOLS,
-        "function_call": _NO_TOOLS,
-        "tool_choice": _NO_TOOLS,
-        "logit_bias": CompletionBody.refused["logit_bias"],
-        "audio": "the models write text",
-        "prediction": "each token is computed",
-        "web_search_options": "the models know what they were trained on",
-        "moderation": "there is no model for it",
-        "reasoning_effort": "the models write the answer at once",
-        "verbosity": "use max_tokens",
-    }
 
     messages: Annotated[list[Message], Field(min_length=1, max_length=MOST_INPUTS)]
     max_tokens: int | None = Field(None, ge=1, le=MOST_TOKENS)
@@ -225,8 +196,6 @@ class ChatBody(TextBody):
 
 class EmbeddingBody(ModelBody):
     """`POST /v1/embeddings`: one vector for each text, of length 1. encoding_format: base64 is of float32."""
-
-    refused: ClassVar[dict[str, str]] = {"dimensions": "a vector has the width of the model"}
 
     input: Annotated[Texts, Field(max_length=MOST_INPUTS)]
     encoding_format: Literal["float", "base64"] = "float"
@@ -249,21 +218,6 @@ class TokenizeBody(ModelBody):
     """`POST /v1/tokenize`: the ids of a text, and how they read."""
 
     input: str
-
-
-class AttentionBody(ModelBody):
-    """`POST /v1/attention`: a trace in the viewer's format (`docs/viewer.md`).
-
-    Fields:
-        target: the answer of an encoder–decoder; without one it writes its own.
-        layers, heads: which to record, from 0; all by default. top: likely tokens to keep for each place.
-    """
-
-    input: str
-    target: str | None = None
-    layers: list[int] | None = None
-    heads: list[int] | None = None
-    top: int = Field(10, ge=1, le=100)
 
 
 # --- of the server's own page -----------------------------------------------------------------------------------------

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import errno
 import logging
 import math
@@ -152,11 +151,9 @@ class Server(uvicorn.Server):
         )
         super().__init__(config)
         self._ready, self._stopping = ready, stopping
-        self._loop: asyncio.AbstractEventLoop | None = None
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Begin to accept connections."""
-        self._loop = asyncio.get_running_loop()
         await super().startup(sockets)
         if self.started:
             self._ready()
@@ -171,16 +168,8 @@ class Server(uvicorn.Server):
         """End when all is answered; at the second signal end at once."""
         if self.should_exit:
             self.force_exit = True
-            if self._loop is not None:
-                self._loop.call_soon_threadsafe(self._end_now)
+            logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)  # it reports each cancelled task as an error
         self.should_exit = True
-
-    def _end_now(self) -> None:
-        logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)  # it reports each cancelled task as an error
-        for task in self.server_state.tasks:
-            task.cancel()
-        for connection in list(self.server_state.connections):
-            connection.transport.abort()
 
 
 # --- the log ---

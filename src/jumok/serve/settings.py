@@ -32,8 +32,6 @@ class ServeSettings:
         timeout: seconds that a request may take. read_timeout: seconds in which a client sends the body, and as many
             for which an idle connection stays open.
         quantize: as in `jumok.generate`.
-        verify: the SHA-256 of the parameters; see `jumok.load`.
-        memory: bytes that loaded models may take together; None: what the machine has.
 
     Raises:
         ConfigError: a value is out of range, or the host can be reached from outside and there is no key.
@@ -53,8 +51,6 @@ class ServeSettings:
     timeout: float = 600.0
     read_timeout: float = 30.0
     quantize: Quantization | None = None
-    memory: int | None = None
-    verify: bool = True
 
     def __post_init__(self) -> None:
         require_range("port", self.port, 0, 65_535)
@@ -63,8 +59,6 @@ class ServeSettings:
         require_range("waiting", self.waiting, 0)
         for name in ("timeout", "read_timeout"):
             require_range(name, getattr(self, name), 0.001)
-        if self.memory is not None:
-            require_range("memory", self.memory, 1)
         for origin in self.cors:
             if not ORIGIN.fullmatch(origin):
                 raise ConfigError(

@@ -1,4 +1,4 @@
-"""The endpoints that run a model once: embeddings, classes, masks, tokens, attention; and pages that show a model.
+"""The endpoints that run a model once: embeddings, classes, masks, tokens; and pages that show a model.
 
 Each function returns the JSON or HTML of a response, for a worker thread. It raises JumokError or APIError.
 """
@@ -8,7 +8,6 @@ from __future__ import annotations
 import base64
 import copy
 from itertools import chain
-from typing import Any
 
 import numpy as np
 from torch.nn import functional as F
@@ -23,7 +22,6 @@ from jumok.serve.completions import require_known
 from jumok.serve.errors import APIError
 from jumok.serve.replies import to_json
 from jumok.serve.schemas import (
-    AttentionBody,
     ClassifyBody,
     EmbeddingBody,
     FillMaskBody,
@@ -34,7 +32,6 @@ from jumok.serve.schemas import (
 from jumok.serve.served_models import ServedModel
 from jumok.serve.settings import ServeSettings
 from jumok.serve.text_responses import require_short, token_name
-from jumok.view import schema
 from jumok.view.model_page import ModelPage
 from jumok.view.page import page_of
 from jumok.view.trace import Trace, trace
@@ -119,12 +116,6 @@ def tokenize(served: ServedModel, body: TokenizeBody, settings: ServeSettings) -
     return to_json({"model": served.name, "ids": ids, "tokens": names, "count": len(ids)})
 
 
-def attention(served: ServedModel, body: AttentionBody, settings: ServeSettings) -> str:
-    """Return a trace, as `jumok view` writes it into a page."""
-    found = _trace(served, body.input, body.target, settings, layers=body.layers, heads=body.heads, top=body.top)
-    return to_json(schema.to_json(found))
-
-
 def view_page(served: ServedModel, body: PageBody, settings: ServeSettings) -> str:
     """Return the page of the viewer for a text, as `jumok view` writes it."""
     return page_of(_trace(served, body.text, body.target, settings), language=users_language()).html
@@ -135,12 +126,12 @@ def share_page(served: ServedModel, body: ModelBody, settings: ServeSettings) ->
     return ModelPage(served.model, served.name, language=users_language()).html
 
 
-def _trace(served: ServedModel, text: str, target: str | None, settings: ServeSettings, **how: Any) -> Trace:
-    require_short("input", len(text), settings)
+def _trace(served: ServedModel, text: str, target: str | None, settings: ServeSettings) -> Trace:
+    require_short("text", len(text), settings)
     require_short("target", len(target or ""), settings)
     if target is not None and not isinstance(served.model, EncoderDecoder):  # the error of `trace` quotes it
         raise APIError("target is for an encoder–decoder; this model has none.", param="target")
     # Hooks are set on modules of its own with the same parameters: a service may run those of `served.model` now.
     shared = chain(served.model.parameters(), served.model.buffers(), [served.model.tokenizer])
     model = copy.deepcopy(served.model, {id(one): one for one in shared})
-    return trace(model, text, target=target, name=served.name, **how)
+    return trace(model, text, target=target, name=served.name)

@@ -11,12 +11,13 @@ from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from jumok.errors import ConfigError, JumokError
 from jumok.inference.requests import Drawn, Event, Request, joined, sample_number
 from jumok.inference.sampling import Sampling
-from jumok.inference.service import Service, Stream
+from jumok.inference.service import Service, Submitted
 from jumok.serve.errors import APIError
 from jumok.serve.metrics import Metrics
 from jumok.serve.replies import DONE, Reply, to_json
@@ -100,26 +101,40 @@ class ResponseForm(ABC):
 
     Args:
         name: begins the id of the response. kinds: of a response, and of a piece of a stream. prompt_tokens: how many
-            were read. count: of the texts.
+            were read. count: of the texts. logprobs: whether log-probabilities are shown.
     """
 
-    def __init__(self, served: ServedModel, name: str, kinds: tuple[str, str], prompt_tokens: int, count: int) -> None:
+    def __init__(
+        self, served: ServedModel, name: str, kinds: tuple[str, str], prompt_tokens: int, count: int, logprobs: bool
+    ) -> None:
         self._kind, self._chunk_kind = kinds
-        self.count = count
+        self.count, self.logprobs = count, logprobs
         self._about = {"id": f"{name}-{uuid.uuid4().hex}", "created": int(time.time()), "model": served.name}
         self._prompt_tokens = prompt_tokens
 
-    @abstractmethod
-    def opening(self, number: int) -> dict[str, Any] | None:
-        """Return the choice with which the stream of a text begins, if there is one."""
+    def opening(self, number: int) -> Event | None:
+        """Return what comes before the new tokens of a text; a stream begins with it."""
+        return None
+
+    def shown(self, number: int, event: Event) -> Event:
+        """Return an event as it is shown."""
+        return event
 
     @abstractmethod
-    def piece(self, number: int, event: Event) -> dict[str, Any] | None:
-        """Return a choice with what is new of a text, or None if nothing can be shown yet."""
+    def content(self, number: int, event: Event, *, piece: bool) -> dict[str, Any]:
+        """Return the text of a choice. piece: of a stream."""
 
     @abstractmethod
-    def choice(self, number: int, event: Event) -> dict[str, Any]:
-        """Return the choice of a whole text."""
+    def log_probabilities(self, number: int, event: Event) -> dict[str, Any]:
+        """Return the log-probabilities of a choice."""
+
+    def _choice(self, number: int, event: Event, *, piece: bool) -> dict[str, Any]:
+        return {
+            "index": number,
+            **self.content(number, event, piece=piece),
+            "logprobs": self.log_probabilities(number, event) if self.logprobs else None,
+            "finish_reason": event.finish,
+        }
 
     def usage(self, completion_tokens: int) -> dict[str, int]:
         """Return the numbers of tokens that were read and written."""
@@ -129,15 +144,23 @@ class ResponseForm(ABC):
             "total_tokens": self._prompt_tokens + completion_tokens,
         }
 
-    def whole(self, events: Sequence[Event]) -> dict[str, Any]:
+    def whole(self, events: Sequence[Event], completion_tokens: int) -> dict[str, Any]:
         """Return the response, from all that was written of each text."""
-        choices = [self.choice(number, event) for number, event in enumerate(events)]
-        usage = self.usage(sum(len(event.drawn) for event in events))
-        return {**self._about, "object": self._kind, "choices": choices, "usage": usage}
+        choices = [self._choice(n, self.shown(n, event), piece=False) for n, event in enumerate(events)]
+        return {**self._about, "object": self._kind, "choices": choices, "usage": self.usage(completion_tokens)}
 
     def chunk(self, *choices: dict[str, Any]) -> dict[str, Any]:
         """Return a piece of a stream."""
         return {**self._about, "object": self._chunk_kind, "choices": choices}
+
+    def chunks(self, found: Sequence[tuple[int, Event]], *, opening: bool = False) -> list[dict[str, Any]]:
+        """Return the pieces of a stream for what is new of some texts; those that show nothing are left out."""
+        shown = [(number, self.shown(number, event)) for number, event in found]
+        return [
+            self.chunk(self._choice(number, event, piece=True))
+            for number, event in shown
+            if opening or event.text or event.finish is not None or self.logprobs
+        ]
 
 
 async def send_texts(
@@ -155,26 +178,26 @@ async def send_texts(
         requests: one for each text of the form, or none where nothing is to be written.
         since: when the request came, by `time.perf_counter`.
     """
-    tokens, parts = 0, [[] for _ in range(form.count)]  # type: tuple[int, list[list[Event]]]
     usage: dict[str, Any] = {"usage": None} if body.stream_options.include_usage else {}
-
-    async def send(choices: Sequence[dict[str, Any] | None]) -> None:
-        await reply.events(*(form.chunk(choice) | usage for choice in choices if choice is not None))
-
-    with submitted(service, requests) as streams:
+    openings = [(number, event) for number in range(form.count) if (event := form.opening(number)) is not None]
+    parts: list[list[Event]] = [[] for _ in range(form.count)]
+    for number, event in openings:
+        parts[number].append(event)
+    tokens = 0
+    with submitted(service, requests) as news:
         if body.stream:
             await reply.begin()
-            await send([form.opening(number) for number in range(form.count)])
-        async for found in grown(streams, metrics, since):
+            await reply.events(*(chunk | usage for chunk in form.chunks(openings, opening=True)))
+        async for found in written(news, len(requests), metrics, since):
             tokens += sum(len(event.drawn) for _, event in found)
             reply.count(tokens)
             if body.stream:
-                await send([form.piece(number, event) for number, event in found])
+                await reply.events(*(chunk | usage for chunk in form.chunks(found)))
             else:
                 for number, event in found:
                     parts[number].append(event)
     if not body.stream:
-        await reply.whole(to_json(form.whole([joined(events) for events in parts])))
+        await reply.whole(to_json(form.whole([joined(events) for events in parts], tokens)))
         return
     if usage:
         await reply.events(form.chunk() | {"usage": form.usage(tokens)})
@@ -183,96 +206,78 @@ async def send_texts(
 
 # --- the texts of a service -------------------------------------------------------------------------------------------
 
+News = asyncio.Queue[tuple[int, Event | JumokError]]  # the number of a text, and what is new of it
+
 
 @contextmanager
-def submitted(service: Service, requests: Sequence[Request]) -> Iterator[list[Stream]]:
-    """Submit some texts to a service; those that are not finished at the end of the block are cancelled.
+def submitted(service: Service, requests: Sequence[Request]) -> Iterator[News]:
+    """Submit some texts to a service, and yield their news; what is not finished at the end of the block is cancelled.
 
     Raises:
         Overloaded: too many texts are waiting. APIError: the server is shutting down.
     """
-    streams: list[Stream] = []
+    loop, news = asyncio.get_running_loop(), News()
+    texts: list[Submitted] = []
+
+    def deliver(number: int, found: Event | JumokError) -> None:  # in the thread of the service
+        with suppress(RuntimeError):  # the loop is closed
+            loop.call_soon_threadsafe(news.put_nowait, (number, found))
+
     try:
-        for request in requests:
+        for number, request in enumerate(requests):
             try:
-                streams.append(service.submit(request))
+                texts.append(service.submit(request, partial(deliver, number)))
             except RuntimeError:  # the service is closed
                 raise _closing() from None
-        yield streams
+        yield news
     finally:
-        for stream in streams:
-            stream.cancel()
+        for text in texts:
+            service.cancel(text)
 
 
-async def grown(streams: Sequence[Stream], metrics: Metrics, since: float) -> AsyncIterator[list[tuple[int, Event]]]:
+async def written(news: News, count: int, metrics: Metrics, since: float) -> AsyncIterator[list[tuple[int, Event]]]:
     """Yield what is new of some texts, each time that something is: their numbers and events, until all have ended.
 
     Args:
-        since: when the request came, by `time.perf_counter`.
+        count: of the texts. since: when the request came, by `time.perf_counter`.
 
     Raises:
         APIError: the model failed, or the service was closed. ConfigError: the engine does not accept a request.
     """
-    loop, ready = asyncio.get_running_loop(), asyncio.Event()
-
-    def listen() -> None:  # in the thread of the service
-        with suppress(RuntimeError):  # the loop is closed
-            loop.call_soon_threadsafe(ready.set)
-
-    for stream in streams:
-        stream.notify(listen)
-    growing = dict(enumerate(streams))
     last: dict[int, float] = {}
-    while growing:
-        await ready.wait()
-        ready.clear()
-        found = []
-        for number, stream in list(growing.items()):
-            event = _taken(stream)
-            if event is None:
-                continue
-            if event.finish in ("not finite", "cancelled"):
-                raise _broken(event)
-            if event.finish is not None:
-                del growing[number]
-            _measure(event, number, last, metrics, since)
-            found.append((number, event))
-        if found:
-            yield found
+    while count:
+        found = [_event(*await news.get())]
+        while not news.empty():
+            found.append(_event(*news.get_nowait()))
+        for number, event in found:
+            count -= event.finish is not None
+            if event.drawn:
+                now = time.perf_counter()
+                if number in last:  # tokens that arrive together share the time since the last
+                    metrics.between((now - last[number]) / len(event.drawn))
+                else:
+                    metrics.first_token(now - since)
+                last[number] = now
+        yield found
 
 
-def _taken(stream: Stream) -> Event | None:
-    try:
-        return stream.take()
-    except ConfigError:
-        raise
-    except JumokError as error:
-        log.error("%s", error, exc_info=error)
-        raise APIError("the model failed while it generated; the log of the server says why.", status=500) from error
-
-
-def _broken(event: Event) -> APIError:
-    if event.finish == "cancelled":
-        return _closing()
-    return APIError(
-        "the model's logits are not finite: its parameters are damaged or its training diverged.", status=500
-    )
+def _event(number: int, found: Event | JumokError) -> tuple[int, Event]:
+    """Return an event of a text, or raise the error with which it ended."""
+    if isinstance(found, ConfigError):
+        raise found
+    if isinstance(found, JumokError):
+        log.error("%s", found, exc_info=found)
+        raise APIError("the model failed while it generated; the log of the server says why.", status=500) from found
+    if found.finish == "cancelled":
+        raise _closing()
+    if found.finish == "not finite":
+        wrong = "the model's logits are not finite: its parameters are damaged or its training diverged."
+        raise APIError(wrong, status=500)
+    return number, found
 
 
 def _closing() -> APIError:
     return APIError("the server is shutting down.", status=503)
-
-
-def _measure(event: Event, number: int, last: dict[int, float], metrics: Metrics, since: float) -> None:
-    """Measure the times of the tokens of an event; tokens that arrive together share the time since the last."""
-    if not event.drawn:
-        return
-    now = time.perf_counter()
-    if number in last:
-        metrics.between((now - last[number]) / len(event.drawn))
-    else:
-        metrics.first_token(now - since)
-    last[number] = now
 
 
 # --- tokens as text ---------------------------------------------------------------------------------------------------

@@ -13,10 +13,11 @@ be decoded raises a `TextError` that names the byte or the line.
 from __future__ import annotations
 
 from jumok.text._arguments import Given, material_of, string_of, with_columns
+from jumok.text._columns import column_names
 from jumok.text._inputs import FORMATS, TABLES, Format
 from jumok.text._signs import with_signs
 from jumok.text._source import Source
-from jumok.text._table import Table, column_names, from_rows, read_column, read_table
+from jumok.text._table import Table, from_rows, read_column, read_table
 from jumok.text._text import Text, from_string, read
 
 __all__ = [

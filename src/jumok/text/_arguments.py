@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import overload
 
 from jumok.errors import ConfigError
 from jumok.messages import tr
@@ -39,14 +38,12 @@ def require_no_file_name(text: str) -> str:
 
 def string_of(given: str | os.PathLike[str] | Text) -> str:
     """Return a text argument as a string: the string itself, or the content of the file or `Text`."""
-    return require_no_file_name(given) if isinstance(given, str) else "".join(material_of(given).chunks())
+    if isinstance(given, str):
+        return require_no_file_name(given)
+    return given.read() if isinstance(given, Text) else read([os.fspath(given)]).read()
 
 
-@overload
-def material_of(given: str | os.PathLike[str] | Text) -> Text: ...
-@overload
-def material_of(given: str | os.PathLike[str] | Text | Table, columns: Sequence[str]) -> Text | Table: ...
-def material_of(given: str | os.PathLike[str] | Text | Table, columns: Sequence[str] = ()) -> Text | Table:
+def material_of(given: Given, columns: Sequence[str] = ()) -> Text | Table:
     """Return a text argument as a `Text` or `Table`; a string is the text itself, and a path is read.
 
     Args:

@@ -4,45 +4,25 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from itertools import islice
-from typing import IO, Any
+from pathlib import Path
+from typing import Any
 
 from jumok.errors import TextError
 from jumok.messages import did_you_mean, tr
-from jumok.text._columnar import COLUMNAR, Columnar, columnar
-from jumok.text._format import format_of
-from jumok.text._inputs import TABLES, Format, Input, open_input
+from jumok.text._columnar import Columnar
+from jumok.text._inputs import TABLES
 from jumok.text._json import inner_rows, json_rows
-from jumok.text._rows import delimited_rows, listed, only_place
-from jumok.text._source import Place, Reading, reading
+from jumok.text._reading import Inputs, Reading
+from jumok.text._rows import delimited_rows, only_place
+from jumok.text._source import Place, listed
 
 HALF_PAIR = re.compile("[\ud800-\udfff]")  # of surrogates: JSON can hold it
-FIRST_ROWS = 100  # of a .jsonl file, whose rows may have different names
-
-
-@contextmanager
-def opened(
-    file: Input, data: IO[bytes], codec: str | None, *, table: bool
-) -> Iterator[tuple[Reading | Columnar, Format] | None]:
-    """Open an input and judge its format; yield None for an empty file found in a folder.
-
-    Args:
-        table: whether standard input is a table.
-
-    Raises:
-        TextError: the input cannot be read, also inside the block.
-    """
-    if file.format in COLUMNAR:
-        with columnar(file, data) as stored:
-            yield None if stored is None else (stored, file.format)
-        return
-    with reading(file, data, codec) as found:
-        yield None if found is None else (found, format_of(found, table=table))
+FIRST_ROWS = 100  # of JSON, whose rows may have different names
 
 
 def cells_of(
-    table: Reading | Columnar, format: Format, columns: Sequence[str], *, every_row: bool = False, remedy: str = ""
+    table: Reading | Columnar, columns: Sequence[str], *, every_row: bool = False, remedy: str = ""
 ) -> Iterator[tuple[Place, list[Any]]]:
     """Yield the place of each row and its cells in these columns: strings, or values of JSON or Arrow.
 
@@ -51,26 +31,24 @@ def cells_of(
         remedy: what to do about a missing column, for the message.
 
     Raises:
-        TextError: a column is missing or occurs twice, the rows are damaged, or the format is "text".
+        TextError: a column is missing or occurs twice, the rows are damaged, or the input is no table.
     """
     name = table.file.name
     if isinstance(table, Columnar):
         _require(columns, table.columns, name, remedy)
         yield from table.rows(columns)
-    elif format in ("json", "jsonl"):
-        names: dict[str, str] = {}  # in the order in which they appear, with a hint
+    elif table.format == "json":
+        names: dict[str, None] = {}  # in the order in which they appear
         row = None
-        for where, row in json_rows(table, format):
-            names.update(dict.fromkeys(row, inner_rows(row)))
+        for where, row in json_rows(name, table.pieces()):
+            names.update(dict.fromkeys(row))
             if every_row:
                 _require(columns, row, where, remedy + inner_rows(row))
             yield where, [row.get(column) for column in columns]
         if row is not None:
-            _require(columns, names, name, remedy + next(filter(None, names.values()), ""))
-    elif format == "text":
-        raise no_table(name)
+            _require(columns, names, name, remedy + inner_rows(row))
     else:
-        rows = delimited_rows(table, format, columns)
+        rows = _delimited(table, columns)
         _, header = next(rows, (0, []))
         if header:
             _require(columns, header, Place(name, 1), tr("; the first line must name the columns") + remedy)
@@ -79,36 +57,32 @@ def cells_of(
             yield Place(name, number), [fields[at] for at in places]
 
 
-def names_of(file: Input) -> tuple[str, ...]:
-    """Return the names of the columns of a table, in NFC: of rows of JSON those of the first ones.
+def _delimited(table: Reading, columns: Sequence[str]) -> Iterator[tuple[int, list[str]]]:
+    if table.format == "text":
+        raise TextError(
+            "{name} is not a table, judging by its suffix; give {suffixes} files with named columns, or "
+            "- for standard input",
+            name=table.file.name,
+            suffixes=", ".join(TABLES),
+        )
+    return delimited_rows(table.file.name, table.pieces, "\t" if table.format == "tsv" else ",", columns)
+
+
+def column_names(path: str | Path) -> tuple[str, ...]:
+    """Return the names of the columns of a table, in NFC: of JSON those of the first rows.
 
     Raises:
         TextError: the file is no table, or cannot be read.
     """
-    with open_input(file) as data, opened(file, data, None, table=True) as found:
-        if found is None:
-            return ()
-        table, format = found
+    for table in Inputs(path, None, tables_only=True, table=True):
         if isinstance(table, Columnar):
             return tuple(table.columns)
-        if format in ("jsonl", "json"):
-            rows = islice(json_rows(table, format), FIRST_ROWS)
+        if table.format == "json":
+            rows = islice(json_rows(table.file.name, table.pieces()), FIRST_ROWS)
             names = dict.fromkeys(name for _, row in rows for name in row)
             return tuple(name for name in names if not HALF_PAIR.search(name))  # nobody can ask for such a name
-        if format == "text":
-            raise no_table(file.name)
-        _, header = next(delimited_rows(table, format, ()), (1, []))
-        return tuple(header)
-
-
-def no_table(name: str) -> TextError:
-    """Return the error for a file that has no columns."""
-    return TextError(
-        "{name} is not a table, judging by its suffix; give {suffixes} files with named columns, or "
-        "- for standard input",
-        name=name,
-        suffixes=", ".join(TABLES),
-    )
+        return tuple(next(_delimited(table, ()), (1, []))[1])
+    return ()
 
 
 def _require(columns: Sequence[str], known: Iterable[str], where: Place | str, remedy: str) -> None:

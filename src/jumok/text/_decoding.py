@@ -1,23 +1,21 @@
 """Detection of the encoding of a file, and strict decoding.
 
 The whole file is decoded to detect its encoding. The candidates, in order: the encoding of a byte-order mark; UTF-16
-and UTF-32 without a mark, if the bytes are clearly of that form; for ASCII bytes ISO 2022, HZ and UTF-7, which write
-other characters with them; UTF-8; CP949 (the superset of EUC-KR that Korean Windows writes). charset-normalizer decides
-only for files that fit none of them, or that are not Korean in CP949.
+and UTF-32 without a mark, if there are NUL bytes; for ASCII bytes ISO-2022-KR; UTF-8; CP949 (the superset of EUC-KR
+that Korean Windows writes). charset-normalizer decides only for files that fit none of them, or that are not Korean in
+CP949.
 """
 
 from __future__ import annotations
 
 import codecs
 import encodings.aliases
-import re
 import unicodedata
 from collections.abc import Iterator
 from typing import IO, NamedTuple
 
 from jumok.errors import TextError
 from jumok.messages import did_you_mean, message, tr
-from jumok.text.hangul import LEADS, TAILS, VOWELS, join
 
 _BLOCK = 1 << 20  # bytes read at a time
 _SAMPLE = 1 << 16  # bytes used for estimates
@@ -31,39 +29,17 @@ _BOMS = (  # UTF-32 first: its little-endian mark begins with that of UTF-16
 )
 _WIDE = ("utf-16-le", "utf-16-be", "utf-32-le", "utf-32-be")
 
-_MAGIC = {
-    b"\x89PNG": message("a PNG image"),
-    b"\xff\xd8\xff": message("a JPEG image"),
-    b"GIF87a": message("a GIF image"),
-    b"GIF89a": message("a GIF image"),
+_MAGIC = {  # of files that people take for text, some without a NUL byte
     b"%PDF-": message("a PDF document"),
     b"PK\x03\x04": message("a zip archive (.docx, .hwpx, .epub and .xlsx are such)"),
     b"\xd0\xcf\x11\xe0": message("an .hwp, .doc or .xls document"),
     b"HWP Document File": message("an .hwp document"),
-    b"\x1f\x8b": message("a gzip archive"),
-    b"BZh9": message("a bzip2 archive"),
-    b"\xfd7zXZ\x00": message("an xz archive"),
-    b"7z\xbc\xaf\x27\x1c": message("a 7z archive"),
-    b"\x28\xb5\x2f\xfd": message("a zstd archive"),
-    b"\x7fELF": message("a program"),
-    b"SQLite format 3\x00": message("a database"),
     b"{\\rtf": message("an RTF document"),
+    b"\x1f\x8b": message("a gzip archive"),
     b"PAR1\x15": message("a Parquet table; name it .parquet"),
     b"ARROW1\x00\x00": message("an Arrow table; name it .arrow"),
 }
 _CONTROLS = bytes({*range(32), 127} - set(b"\b\t\n\v\f\r\x1b"))
-
-_ISO_2022_MARKS = {b"\x1b$", b"\x1b(I"}  # sequences that choose a set of characters of two bytes, and half-width kana
-_SEVEN_BIT_MARKS = {*_ISO_2022_MARKS, b"\x0e", b"~{", b"+"}  # also a shift byte of ISO 2022, HZ, UTF-7
-_ISO_2022_CODECS = ("iso2022_kr", "iso2022_jp_2", "iso2022_jp_ext", "iso2022_jp_2004")
-_LEFT_OVER = re.compile("[\x0e\x0f]|\x1b\\$")  # what a codec of another language passes through
-
-# EUC-KR has codes for 2,350 syllables. KS X 1001, annex 3, spells the others: a filler and the three parts of the
-# syllable, with another filler for a missing tail. Python writes such sequences as EUC-KR, and does not join them as
-# CP949.
-_FILLER = "\u3164"
-_SPELLED = re.compile(f"{_FILLER}([{LEADS}])([{VOWELS}])([{''.join(TAILS)}{_FILLER}])")
-_KS_X_1001 = ("cp949", "iso2022_kr")  # codecs
 
 # The thirty most frequent syllables of novels and film reviews are about 40% of both. Text that decodes as CP949 but
 # has few of them is probably in another encoding. The last four express laughing and crying in online text.
@@ -96,27 +72,6 @@ def decode(data: IO[bytes], codec: str, start: int = 0) -> Iterator[str]:
     Raises:
         Undecodable: some bytes do not fit the codec.
     """
-    pieces = _decode_strictly(data, codec, start)
-    return _join_spelled(pieces) if codec in _KS_X_1001 else pieces
-
-
-def _join_spelled(pieces: Iterator[str]) -> Iterator[str]:
-    """Join the syllables that are spelled as in annex 3 of KS X 1001, also across two pieces."""
-    held = ""
-    for piece in pieces:
-        text = _SPELLED.sub(_syllable, held + piece)
-        begun = text.find(_FILLER, max(0, len(text) - 3))  # a sequence has four characters
-        held = "" if begun < 0 else text[begun:]
-        yield text[: len(text) - len(held)]
-    yield held
-
-
-def _syllable(spelled: re.Match[str]) -> str:
-    lead, vowel, tail = spelled.groups()
-    return join(lead, vowel, tail.replace(_FILLER, ""))
-
-
-def _decode_strictly(data: IO[bytes], codec: str, start: int) -> Iterator[str]:
     decoder = codecs.getincrementaldecoder(codec)("strict")
     if codec == "iso2022_kr":
         decoder.decode(b"\x1b$)C")  # the header, which a part of a mail lacks; without it Python drops the shifts
@@ -154,9 +109,9 @@ def detect(data: IO[bytes], name: str) -> Encoding:
         if head.startswith(mark) and codec in _WIDE:
             return Encoding(codec, len(mark))
     bom = len(codecs.BOM_UTF8) if head.startswith(codecs.BOM_UTF8) else 0
-    nul = _first_nul(data)
-    wide, share = _best_wide(head)
+    nul = _find(data, b"\0")
     if nul is not None:
+        wide, share = _best_wide(head)
         if share >= 0.9 and not bom:
             return Encoding(wide)
         raise TextError(
@@ -166,10 +121,14 @@ def detect(data: IO[bytes], name: str) -> Encoding:
             nul=nul,
         )
     not_utf8 = _misfit(data, "utf-8")
-    if not_utf8 is not None and share >= 0.9 and _is_bare_utf16(head, wide) and _misfit(data, wide) is None:
-        return Encoding(wide)
-    if not_utf8 is None and (seven_bit := _seven_bit(data, name)) is not None:
-        return seven_bit
+    if not_utf8 is None and _find(data, b"\x1b$") is not None and _misfit(data, "ascii") is None:
+        if _find(data, b"\x1b$)C") is not None and _misfit(data, "iso2022_kr") is None:
+            return Encoding("iso2022_kr")
+        raise TextError(
+            "{name} looks like ISO 2022 (escape sequences among ASCII), but is not ISO-2022-KR; name its encoding with "
+            "{--encoding NAME}, or save it in UTF-8",
+            name=name,
+        )
     controls = len(head) - len(head.translate(None, _CONTROLS))
     if controls > len(head) // 20:
         raise TextError(
@@ -187,58 +146,21 @@ def detect(data: IO[bytes], name: str) -> Encoding:
     return _korean_or_guessed(data, name, around, not_utf8)
 
 
-def _seven_bit(data: IO[bytes], name: str) -> Encoding | None:
-    """Return the encoding of ASCII bytes that stand for other characters; None for ASCII and for UTF-8.
-
-    Raises:
-        TextError: the bytes are those of ISO 2022, but fit none of its codecs.
-    """
-    found: set[bytes] = set()
-    data.seek(0)
-    before = b""
-    while block := data.read(_BLOCK):
-        if not block.isascii():
-            return None
-        found |= {mark for mark in _SEVEN_BIT_MARKS if mark in before + block}
-        before = (before + block)[-2:]
-    if found & _ISO_2022_MARKS:
-        for codec in _ISO_2022_CODECS:
-            if _misfit(data, codec) is None and not any(map(_LEFT_OVER.search, decode(data, codec))):
-                return Encoding(codec)
-        raise TextError(
-            "{name} looks like ISO 2022 (escape sequences among ASCII), but fits neither the Korean nor the Japanese "
-            "form of it; name its encoding with {--encoding NAME}, or save it in UTF-8",
-            name=name,
-        )
-    # Of 54,000 ASCII files of programs and their documentation none fitted HZ; 66 fitted UTF-7, none of them in Korean.
-    if b"~{" in found and _misfit(data, "hz") is None and _beyond_ascii(data, "hz"):
-        return Encoding("hz", guessed=True)
-    for mark, codec in ((b"\x0e", "iso2022_kr"), (b"+", "utf-7")):  # a shift byte without a header, as of a mail
-        if mark in found and _misfit(data, codec) is None and _korean_share(_beyond_ascii(data, codec)) > _KOREAN_SHARE:
-            return Encoding(codec, guessed=True)
-    return None
-
-
-def _beyond_ascii(data: IO[bytes], codec: str) -> str:
-    """Return the characters outside ASCII among the first ones of a file."""
-    return "".join(char for char in next(decode(data, codec), "") if char > "\x7f")
-
-
 def _korean_or_guessed(data: IO[bytes], name: str, around: bytes, not_utf8: Undecodable) -> Encoding:
     """Decide between CP949 and the encodings of other languages; `around` is a sample that is not UTF-8."""
     not_cp949 = _misfit(data, "cp949")
-    korean = _SPELLED.sub(_syllable, around.decode("cp949", "ignore"))
+    korean = around.decode("cp949", "ignore")
     foreign = sum(char > "\x7f" for char in korean) >= 20  # fewer are not enough to decide
     reads_korean = _korean_share(korean) > _KOREAN_SHARE
     if not_cp949 is None and (reads_korean or not foreign):
-        return Encoding("cp949")
+        return _korean(data)
     if not_cp949 is not None and reads_korean and foreign:
         raise not_cp949
     guess = _guess(around)
     if guess is not None and _misfit(data, guess) is None:
         return Encoding(guess, guessed=True)
     if not_cp949 is None:
-        return Encoding("cp949")
+        return _korean(data)
     raise TextError(
         "{name} is neither UTF-8 nor CP949, nor anything else that jumok recognises: as UTF-8, "
         "{not_utf8}; as CP949, {not_cp949}; name its encoding with {--encoding NAME}, or repair the "
@@ -258,13 +180,24 @@ def _window(data: IO[bytes], around: int) -> bytes:
     return sample if start == 0 or newline < 0 else sample[newline + 1 :]
 
 
-def _first_nul(data: IO[bytes]) -> int | None:
+def _korean(data: IO[bytes]) -> Encoding:
+    """Return the encoding of a file that fits CP949.
+
+    EUC-KR has codes for 2,350 syllables. KS X 1001, annex 3, spells the others: a filler and the three parts of the
+    syllable. Python writes such sequences as EUC-KR, and does not join them as CP949.
+    """
+    return Encoding("cp949" if _misfit(data, "euc_kr") else "euc_kr")
+
+
+def _find(data: IO[bytes], mark: bytes) -> int | None:
+    """Return the offset of the first `mark`."""
     data.seek(0)
-    done = 0
-    while block := data.read(_BLOCK):
-        if (at := block.find(0)) >= 0:
-            return done + at
-        done += len(block)
+    done, block = 0, b""
+    while more := data.read(_BLOCK):
+        block = block[len(block) - len(mark) + 1 :] + more  # a mark can extend over two blocks
+        if (at := block.find(mark)) >= 0:
+            return done + len(more) - len(block) + at
+        done += len(more)
     return None
 
 
@@ -304,20 +237,6 @@ def _best_wide(sample: bytes) -> tuple[str, float]:
         shares[codec] = len(known) / max(1, len(text))
     best = max(shares, key=lambda codec: shares[codec], default="utf-16-le")
     return best, shares.get(best, 0.0)
-
-
-def _is_bare_utf16(sample: bytes, wide: str) -> bool:
-    """Return whether a sample without NUL bytes (so without spaces) is UTF-16, by its share of common Hangul.
-
-    A CP949 text of even length decodes to Hangul in UTF-16 as well, so a short sample that fits CP949 counts as CP949.
-    """
-    as_wide = _korean_share(sample.decode(wide, "ignore"))
-    as_cp949 = _korean_share(sample.decode("cp949", "ignore"))
-    try:
-        sample.decode("cp949")
-    except UnicodeDecodeError:
-        return as_wide > max(0.1, as_cp949)
-    return len(sample) >= 16 and as_wide > max(0.1, 2 * as_cp949)
 
 
 def _korean_share(text: str) -> float:
@@ -384,10 +303,12 @@ def overridden(data: IO[bytes], name: str, codec: str) -> Encoding:
             encoding=display(codec),
             misfit=misfit,
         )
-    return Encoding(codec)
+    return _korean(data) if codec == "cp949" else Encoding(codec)
 
 
 def display(codec: str) -> str:
     """Return the usual spelling of a codec, such as UTF-16LE."""
+    if codec in ("cp949", "euc_kr"):
+        return "CP949"
     name = codec.upper().replace("-LE", "LE").replace("-BE", "BE")
     return name.replace("ISO2022", "ISO-2022").replace("_", "-") if name.startswith("ISO2022") else name

@@ -7,24 +7,21 @@ import shutil
 import stat
 import sys
 import tempfile
-import time
 import unicodedata
-from collections.abc import Mapping, Sequence
-from pathlib import Path, PureWindowsPath
+from pathlib import Path
 from typing import IO, Literal, NamedTuple
 
 from jumok.errors import TextError
-from jumok.files import parse_json
-from jumok.messages import did_you_mean, message, tr
+from jumok.messages import did_you_mean, tr
 
-Format = Literal["text", "json", "jsonl", "csv", "tsv", "parquet", "arrow"]
+Format = Literal["text", "json", "csv", "tsv", "parquet", "arrow"]
 
 FORMATS: dict[str, Format] = {
     ".txt": "text",
     ".text": "text",
     ".md": "text",
-    ".jsonl": "jsonl",
-    ".ndjson": "jsonl",
+    ".jsonl": "json",
+    ".ndjson": "json",
     ".csv": "csv",
     ".tsv": "tsv",
     ".parquet": "parquet",
@@ -32,11 +29,13 @@ FORMATS: dict[str, Format] = {
 }
 """Formats by suffix. A folder is searched for these; a file given by name with another suffix is plain text or JSON."""
 
+_NAMED = {**FORMATS, ".json": "json"}  # a folder has .json files of other kinds
+
 TABLES = {suffix: format for suffix, format in FORMATS.items() if format != "text"}
 """The suffixes of files that have rows and columns."""
 
 
-PATIENCE = 2.0  # seconds to wait for a writer to a named pipe
+IN_MEMORY = 64 << 20  # bytes of a stream, or of a text in UTF-8, to hold in memory
 
 
 class Input(NamedTuple):
@@ -48,17 +47,8 @@ class Input(NamedTuple):
     named: bool  # given by name, so it must not be empty; files found in a folder may be
 
 
-def require_one_stdin(paths: Sequence[str | Path]) -> None:
-    """Raise TextError if standard input is named more than once."""
-    if [str(path) for path in paths].count("-") > 1:
-        raise TextError("- was given twice, and standard input can be read once; name it once.")
-
-
-def find(name: str, formats: Mapping[str, Format] = FORMATS, *, what: str = message("text")) -> list[Input]:
-    """Return the inputs that one argument refers to; a folder is searched for the suffixes of `formats`.
-
-    Args:
-        what: what is searched for, in the message.
+def find(name: str, *, tables_only: bool = False) -> list[Input]:
+    """Return the inputs that one argument refers to; a folder is searched for `FORMATS`, or for `TABLES`.
 
     Raises:
         TextError: nothing is found, or a folder cannot be read.
@@ -69,17 +59,19 @@ def find(name: str, formats: Mapping[str, Format] = FORMATS, *, what: str = mess
     if not os.path.exists(name):  # unlike Path.exists, never raises
         path = _same_name_in_another_form(path)
     if not path.is_dir():
-        return [Input(name, str(path), FORMATS.get(path.suffix.lower(), "text"), named=True)]
+        return [Input(name, str(path), _NAMED.get(path.suffix.lower(), "text"), named=True)]
 
     def refuse(error: OSError) -> None:
-        raise TextError("{path} cannot be read: {reason}", path=error.filename, reason=error.strerror) from error
+        raise unreadable(error.filename, error) from error
+
+    formats = TABLES if tables_only else FORMATS
 
     found = []
     for folder, subfolders, files in os.walk(path, onerror=refuse):
         subfolders[:] = [sub for sub in subfolders if not sub.startswith(".")]
-        if "dataset_info.json" in files and "state.json" in files:
-            files = _files_of_dataset(Path(folder))
-        elif "dataset_dict.json" in files:
+        if "dataset_info.json" in files:  # of `datasets.Dataset.save_to_disk`
+            files = [file for file in files if not file.startswith("cache-")]
+        if "dataset_dict.json" in files:
             splits = sorted(subfolders) or [tr("none")]
             raise TextError(
                 "{folder} is a datasets folder with the splits {splits}; name the folder of one, for example {example}",
@@ -94,36 +86,13 @@ def find(name: str, formats: Mapping[str, Format] = FORMATS, *, what: str = mess
         raise TextError(
             "{name} is a folder with no {what} in it; jumok reads {formats}",
             name=name,
-            what=tr(what),
+            what=tr("table") if tables_only else tr("text"),
             formats=", ".join(formats),
         )
     return [
         Input(str(file), str(file), formats[file.suffix.lower()], named=False)
         for file in sorted(found, key=lambda file: file.parts)
     ]
-
-
-def _files_of_dataset(folder: Path) -> list[str]:
-    """Return the data files of a folder that `datasets.Dataset.save_to_disk` wrote; others there are caches.
-
-    Raises:
-        TextError: its state.json is damaged, or a file is missing.
-    """
-    try:
-        state = parse_json((folder / "state.json").read_text(encoding="utf-8"))
-        files = [str(entry["filename"]) for entry in state["_data_files"]]
-        if outside := [name for name in files if PureWindowsPath(name).name != name]:
-            raise ValueError(f"{outside[0]!r} is no file name")  # a stranger's folder names no file outside itself
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise TextError(
-            "{path} of a datasets folder cannot be read ({reason}); save the data set again",
-            path=folder / "state.json",
-            reason=repr(error),
-        ) from None
-    for name in files:
-        if not os.path.isfile(folder / name):  # Path.is_file raises for a name that is too long
-            raise TextError("{folder} lacks {name}; copy the datasets folder again", folder=folder, name=name[:300])
-    return files
 
 
 def _same_name_in_another_form(path: Path) -> Path:
@@ -144,7 +113,7 @@ def _same_name_in_another_form(path: Path) -> Path:
     raise TextError("{path} does not exist{hint}", path=path, hint=did_you_mean(wanted, siblings, clause=True))
 
 
-def open_input(file: Input, spool_dir: Path | None = None, in_memory: int = 64 << 20) -> IO[bytes]:
+def open_input(file: Input) -> IO[bytes]:
     """Open an input as a seekable file; standard input and pipes are copied to a temporary file.
 
     Raises:
@@ -152,61 +121,45 @@ def open_input(file: Input, spool_dir: Path | None = None, in_memory: int = 64 <
     """
     try:
         if file.path == "-":
-            return _copy(sys.stdin.buffer, spool_dir, in_memory)
+            return _copy(sys.stdin.buffer)
         kind = os.stat(file.path).st_mode
         if stat.S_ISCHR(kind) or stat.S_ISBLK(kind):
             raise TextError("{name} is a device, which may never end; give a file, or - to read stdin", name=file.name)
-        if stat.S_ISFIFO(kind):
-            return _open_pipe(file, spool_dir, in_memory)
         stream = open(file.path, "rb")  # noqa: SIM115 (the caller closes it)
     except OSError as error:
-        raise TextError("{name} cannot be read: {reason}", name=file.name, reason=error.strerror) from error
+        raise unreadable(file.name, error) from error
     if stream.seekable():
         return stream
     with stream:
-        return _copy(stream, spool_dir, in_memory)
+        return _copy(stream)
 
 
-def _open_pipe(file: Input, spool_dir: Path | None, in_memory: int) -> IO[bytes]:
-    """Copy a named pipe, such as `<(command)` in a shell.
-
-    It is opened in non-blocking mode, because `open` would otherwise wait forever for a writer.
-    """
-    with open(file.path, "rb", buffering=0, opener=lambda path, flags: os.open(path, flags | os.O_NONBLOCK)) as pipe:
-        until = time.monotonic() + PATIENCE
-        while (first := pipe.read(1)) == b"":  # None: there is a writer, but no data yet
-            if time.monotonic() > until:
-                raise TextError(
-                    "{name} is a pipe that nothing writes to; give a file, or start what writes to it first",
-                    name=file.name,
-                )
-            time.sleep(0.01)
-        os.set_blocking(pipe.fileno(), True)
-        return _copy(pipe, spool_dir, in_memory, first or b"")
-
-
-def _copy(stream: IO[bytes], spool_dir: Path | None, in_memory: int, first: bytes = b"") -> IO[bytes]:
-    copy = spool(spool_dir, in_memory)
+def _copy(stream: IO[bytes]) -> IO[bytes]:
+    copy = spool()
     try:
-        copy.write(first)
         shutil.copyfileobj(stream, copy)
     except OSError as error:
         copy.close()
-        raise no_room(spool_dir, error) from error
+        raise no_room(error) from error
     return copy
 
 
-def spool(spool_dir: Path | None, in_memory: int) -> IO[bytes]:
-    """Return a temporary file: in memory up to `in_memory` bytes, then on disk in `spool_dir`."""
+def spool() -> IO[bytes]:
+    """Return a temporary file: in memory up to `IN_MEMORY` bytes, then on disk."""
     # The file on disk is unnamed, so that a killed process leaves none behind.
-    return tempfile.SpooledTemporaryFile(max_size=max(in_memory, 1), dir=None if spool_dir is None else str(spool_dir))
+    return tempfile.SpooledTemporaryFile(max_size=IN_MEMORY)
 
 
-def no_room(spool_dir: Path | None, error: OSError) -> TextError:
+def unreadable(name: str, error: OSError) -> TextError:
+    """Return the error for a file that cannot be read."""
+    return TextError("{name} cannot be read: {reason}", name=name, reason=error.strerror)
+
+
+def no_room(error: OSError) -> TextError:
     """Return the error for a temporary file that cannot be written."""
     return TextError(
         "the temporary copy of the text cannot be written to {folder}: {reason}; free some space "
         "there, or point TMPDIR to a folder with room",
-        folder=spool_dir or tempfile.gettempdir(),
+        folder=tempfile.gettempdir(),
         reason=error.strerror,
     )

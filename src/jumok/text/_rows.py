@@ -1,18 +1,15 @@
-"""Rows of .jsonl, .csv and .tsv files, with the number of the last line of each."""
+"""Rows of .csv and .tsv files, with the number of the last line of each."""
 
 from __future__ import annotations
 
 import csv
-import json
 import unicodedata
-from collections import Counter
-from collections.abc import Iterable, Iterator
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Iterator
+from typing import NamedTuple
 
 from jumok.errors import TextError
-from jumok.messages import tr
-from jumok.text._inputs import Format
-from jumok.text._source import Place, Reading
+
+Pieces = Callable[[], Iterable[str]]  # the characters of a file, from its start
 
 _MAX_FIELD = 1 << 26  # characters in a field; a longer field means an unclosed quote
 
@@ -30,68 +27,6 @@ def lines(pieces: Iterable[str]) -> Iterator[str]:
         yield "".join(held)
 
 
-def listed(columns: Iterable[str]) -> str:
-    """Return column names for a message; long names and long lists are shortened."""
-    names = [repr(name if len(name) <= 30 else name[:30] + "…") for name in columns] or [tr("none")]
-    shown = ", ".join(names[:12])
-    return tr("{shown} and {more} more", shown=shown, more=len(names) - 12) if len(names) > 12 else shown
-
-
-# --- JSON lines -------------------------------------------------------------------------------------------------
-
-
-class JsonObject(dict[str, Any]):
-    """A JSON object with its names in NFC. `repeated` lists the names that occur more than once."""
-
-    def __init__(self, pairs: list[tuple[str, Any]]) -> None:
-        names = [unicodedata.normalize("NFC", name) for name, _ in pairs]
-        super().__init__(zip(names, (value for _, value in pairs), strict=True))
-        self.repeated = [] if len(self) == len(pairs) else [name for name, n in Counter(names).items() if n > 1]
-
-
-def json_objects(reading: Reading) -> Iterator[tuple[int, JsonObject]]:
-    """Yield line number and object of each line that is not blank.
-
-    Raises:
-        TextError: a line is not a JSON object, or repeats a name.
-    """
-    for number, line in enumerate(lines(reading.pieces()), 1):
-        if not line.strip():
-            continue
-        where = Place(reading.file.name, number)
-        try:
-            row = json.loads(line, object_pairs_hook=JsonObject)
-        except (ValueError, RecursionError) as error:  # ValueError also for numbers with thousands of digits
-            raise TextError(
-                "{where}: not JSON: {error}; each line must be one JSON object", where=where, error=error
-            ) from None
-        require_object(where, row)
-        yield number, row
-
-
-def require_object(where: Place, row: Any) -> None:
-    """Raise TextError unless a row of JSON is an object with different names."""
-    if not isinstance(row, JsonObject):
-        kind = type(row).__name__
-        raise TextError("{where}: a JSON {kind}; each row must be an object such as {{...}}", where=where, kind=kind)
-    if row.repeated:
-        raise TextError(
-            "{where}: the name {key!r} occurs more than once in this object; rename one",
-            where=where,
-            key=row.repeated[0],
-        )
-
-
-def is_missing(value: object) -> bool:
-    """Return whether a cell is empty: null, NaN, or NA and NaT of pandas."""
-    return (
-        value is None or (isinstance(value, float) and value != value) or type(value).__name__ in ("NAType", "NaTType")
-    )
-
-
-# --- Delimited rows ---------------------------------------------------------------------------------------------
-
-
 class _Dialect(NamedTuple):
     delimiter: str
     quotes: bool
@@ -106,23 +41,25 @@ _UNQUOTED_TSV = _Dialect("\t", quotes=False)
 _TSV = (_Dialect("\t", quotes=True, tabs_in_quotes=False), _UNQUOTED_TSV, _Dialect("\t", quotes=True))
 
 
-def delimited_rows(reading: Reading, format: Format, columns: Iterable[str]) -> Iterator[tuple[int, list[str]]]:
+def delimited_rows(name: str, pieces: Pieces, usual: str, columns: Iterable[str]) -> Iterator[tuple[int, list[str]]]:
     """Yield line number and fields of each row that is not blank; the first is the header, in NFC.
 
     Args:
-        columns: names that the header should have. They choose between the delimiter of the format and others, such as
-            the semicolon of a spreadsheet program.
+        name: of the file, for messages.
+        usual: the delimiter of the format.
+        columns: names that the header should have. They choose between the usual delimiter and others, such as the
+            semicolon of a spreadsheet program.
 
     Raises:
         TextError: a row has more or fewer fields than the header, or the quoting is invalid.
     """
-    delimiter = _delimiter(reading, "\t" if format == "tsv" else ",", set(columns))
+    delimiter = _delimiter(pieces, usual, set(columns))
     dialect = _Dialect(delimiter, quotes=True)
     if delimiter == "\t":
-        dialect = next((known for known in _TSV if _consistent(lines(reading.pieces()), known)), _UNQUOTED_TSV)
-    name, number, width = reading.file.name, 1, 0
+        dialect = next((known for known in _TSV if _consistent(lines(pieces()), known)), _UNQUOTED_TSV)
+    number, width = 1, 0
     try:
-        for number, fields in _records(lines(reading.pieces()), dialect):
+        for number, fields in _records(lines(pieces()), dialect):
             if not width:
                 width = len(fields)
                 fields = [unicodedata.normalize("NFC", field) for field in fields]
@@ -143,12 +80,12 @@ def delimited_rows(reading: Reading, format: Format, columns: Iterable[str]) -> 
         ) from None
 
 
-def _delimiter(reading: Reading, usual: str, columns: set[str]) -> str:
+def _delimiter(pieces: Pieces, usual: str, columns: set[str]) -> str:
     """Return the delimiter with which the header names the columns, or else, for a message, has several fields."""
     headers: dict[str, list[str]] = {}
     for delimiter in (usual, *(one for one in _DELIMITERS if one != usual)):
         try:
-            _, header = next(_records(lines(reading.pieces()), _Dialect(delimiter, quotes=True)), (0, []))
+            _, header = next(_records(lines(pieces()), _Dialect(delimiter, quotes=True)), (0, []))
         except csv.Error:
             continue
         headers[delimiter] = [unicodedata.normalize("NFC", field) for field in header]

@@ -1,19 +1,15 @@
-"""Reading one input, and the record of it: name, encoding, newlines, size."""
+"""The record of one input: name, encoding, newlines, size; and what messages say about a place in it."""
 
 from __future__ import annotations
 
-import io
-import os
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from typing import IO, NamedTuple
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
 
 from jumok.errors import TextError
 from jumok.messages import tr
-from jumok.text._decoding import Encoding, Undecodable, decode, detect, display, overridden, require_no_magic
-from jumok.text._inputs import Format, Input
+from jumok.text._inputs import Format
 
 MOST_COPIES = 3  # named in a message
 
@@ -30,8 +26,8 @@ class Source:
         normalised: whether NFC changed a character.
         guessed: whether charset-normalizer detected the encoding, rather than strict decoding.
         rows: rows that it added to a table; None for a text.
-        sha256: of its characters, or of its rows as compact JSON, one per line; in UTF-8.
-        copies: names of later inputs with the same content, which were skipped.
+        sha256: of its bytes; of rows in memory, as compact JSON, one per line.
+        copies: names of later inputs with the same bytes, which were skipped.
     """
 
     name: str
@@ -101,81 +97,6 @@ def _copies(sources: Sequence[Source]) -> list[str]:
     return lines
 
 
-class Sources(list[Source]):
-    """The sources that have been read, without copies."""
-
-    def is_copy(self, name: str, sha256: str) -> bool:
-        """Return whether an earlier source has the same content; the name is then added to its `copies`."""
-        for place, known in enumerate(self):
-            if known.sha256 == sha256:
-                self[place] = replace(known, copies=(*known.copies, name))
-                return True
-        return False
-
-
-class Reading:
-    """An input with a known encoding, which can be read from its start several times."""
-
-    def __init__(self, file: Input, data: IO[bytes], size: int, encoding: Encoding) -> None:
-        self.file = file
-        self._data = data
-        self._size = size
-        self._encoding = encoding
-        self._newlines = io.IncrementalNewlineDecoder(None, translate=True)
-
-    def pieces(self) -> Iterator[str]:
-        """Yield all characters, with "\\n" for newlines."""
-        self._newlines = newlines = io.IncrementalNewlineDecoder(None, translate=True)
-        for piece in decode(self._data, self._encoding.codec, self._encoding.bom):
-            yield newlines.decode(piece)  # holds back a final "\r", because "\n" may follow
-        yield newlines.decode("", final=True)
-
-    def source(self, *, format: Format, chars: int, normalised: bool, sha256: str, rows: int | None = None) -> Source:
-        """Return the record of the input; call this after `pieces` is exhausted."""
-        ends = self._newlines.newlines
-        return Source(
-            name=self.file.name,
-            encoding=display(self._encoding.codec),
-            bom=self._encoding.bom > 0,
-            format=format,
-            bytes=self._size,
-            chars=chars,
-            newlines="mixed" if isinstance(ends, tuple) else ends or "",
-            normalised=normalised,
-            guessed=self._encoding.guessed,
-            rows=rows,
-            sha256=sha256,
-        )
-
-
-@contextmanager
-def reading(file: Input, data: IO[bytes], codec: str | None) -> Iterator[Reading | None]:
-    """Detect the encoding of an open input; yield None for an empty file found in a folder.
-
-    Raises:
-        TextError: the input cannot be read or decoded, also inside the block; the message names the file.
-    """
-    try:
-        size = data.seek(0, os.SEEK_END)
-        if size == 0 and file.named:
-            raise empty(file)
-        if size == 0:
-            yield None
-        else:
-            require_no_magic(data, file.name)
-            found = detect(data, file.name) if codec is None else overridden(data, file.name, codec)
-            yield Reading(file, data, size, found)
-    except Undecodable as error:
-        raise TextError(
-            "{name} is not {encoding}: {error}; repair the file, or name its encoding with {--encoding NAME}",
-            name=file.name,
-            encoding=display(error.codec),
-            error=error,
-        ) from None
-    except OSError as error:
-        raise TextError("{name} cannot be read: {reason}", name=file.name, reason=error.strerror) from error
-
-
 class Place(NamedTuple):
     """A line of a file, or a row of a list, for a message. It is formatted only when the message is."""
 
@@ -189,23 +110,25 @@ class Place(NamedTuple):
         return tr("{name}, line {number:,}", name=self.name, number=self.number)
 
 
-def empty(file: Input) -> TextError:
-    """Return the error for an input without a byte."""
-    return TextError("{name} is empty; jumok needs text to work with", name=file.name)
-
-
-def blank(file: Input) -> TextError:
-    """Return the error for an input that contains only white space."""
-    return TextError("{name} contains only white space; jumok needs text to work with", name=file.name)
-
-
 def no_rows(name: str) -> TextError:
     """Return the error for a table without rows."""
     return TextError("{name} has no rows; jumok needs rows to work with", name=name)
 
 
-def half_pair(char: str) -> str:
-    """Return the part of a message about a lone surrogate."""
-    return tr(
-        "U+{code:04X} is half of a surrogate pair, not a character; remove it or restore its other half", code=ord(char)
-    )
+def require_no_half_pair(where: object, text: str) -> None:
+    """Raise TextError for a lone surrogate, which is no character: JSON, UTF-7 and strings can hold it."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise TextError(
+            "{where}: U+{code:04X} is half of a surrogate pair, not a character; remove it or restore its other half",
+            where=where,
+            code=ord(text[error.start]),
+        ) from None
+
+
+def listed(columns: Iterable[str]) -> str:
+    """Return column names for a message; long names and long lists are shortened."""
+    names = [repr(name if len(name) <= 30 else name[:30] + "…") for name in columns] or [tr("none")]
+    shown = ", ".join(names[:12])
+    return tr("{shown} and {more} more", shown=shown, more=len(names) - 12) if len(names) > 12 else shown

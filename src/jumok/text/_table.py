@@ -6,22 +6,22 @@ import hashlib
 import json
 import math
 import unicodedata
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
 from jumok.errors import ConfigError, TextError
-from jumok.messages import did_you_mean, message, tr
-from jumok.text._columns import cells_of, names_of, opened
-from jumok.text._decoding import known_codec
-from jumok.text._inputs import TABLES, Input, find, open_input, require_one_stdin
-from jumok.text._rows import is_missing, lines, listed
-from jumok.text._source import Place, Reading, Source, Sources, describe_sources, half_pair, no_rows
+from jumok.messages import did_you_mean, tr
+from jumok.text._columnar import Columnar
+from jumok.text._columns import cells_of
+from jumok.text._reading import Inputs, Reading
+from jumok.text._rows import lines
+from jumok.text._source import Place, Source, describe_sources, listed, no_rows, require_no_half_pair
 
 Row = tuple[str, ...]
 
-_EXACT = 2.0**53  # above, a float is a whole number because it has no more digits
+_LARGEST_EXACT = 2.0**53  # above, a float is a whole number because it has no more digits
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -63,23 +63,12 @@ class Table:
         return [row[at] for row in self.rows]
 
     def split(self, at: int) -> tuple[Table, Table]:
-        """Return the first `at` rows and the remaining rows as two tables; both keep all sources.
-
-        Raises `ValueError` if `at` is not between 0 and `len(table)`.
-        """
-        if not 0 <= at <= len(self):
-            raise ValueError(f"at={at} is no place to split {len(self)} rows; use 0 to {len(self)}")
-        first, second = (
-            Table(columns=self.columns, rows=rows, sources=self.sources, names=self.names)
-            for rows in (self.rows[:at], self.rows[at:])
-        )
-        return first, second
+        """Return the first `at` rows and the remaining rows as two tables; both keep all sources."""
+        return replace(self, rows=self.rows[:at]), replace(self, rows=self.rows[at:])
 
     def renamed(self, columns: Sequence[str]) -> Table:
-        """Return a table with the same rows and other column names. Raises `ValueError` if their number differs."""
-        if len(columns) != len(self.columns):
-            raise ValueError(f"{len(columns)} names were given for the {len(self.columns)} columns of this table")
-        return Table(columns=tuple(columns), rows=self.rows, sources=self.sources, names=self.names)
+        """Return a table with the same rows and other names of all its columns."""
+        return replace(self, columns=tuple(columns))
 
     @cached_property
     def sha256(self) -> str:
@@ -130,19 +119,19 @@ def read_table(
         TextError: an input cannot be read; the message names file and line.
         ConfigError: `columns` is empty or names a column twice.
     """
-    if isinstance(paths, str | Path):
-        paths = [paths]
-    writer = _TableWriter(columns)
-    require_one_stdin(paths)
-    codec = None if encoding is None else known_codec(encoding)
-    files = [found for path in paths for found in find(str(path), TABLES, what=message("table"))]
-    if not files:
+    names = _checked_columns(columns)
+    inputs = Inputs(paths, encoding, tables_only=True, table=True)
+    if not len(inputs):
         raise TextError("no table was given; name at least one file or folder, or - for standard input")
-    for file in files:
-        _read_file(file, codec, writer)
-    if not writer.sources:
-        raise TextError("{path} holds only empty tables; jumok needs rows to work with", path=paths[0])
-    return writer.table()
+    rows: list[Row] = []
+    sources = []
+    for found in inputs:
+        if new := _rows_of(found, names):
+            rows += new
+            sources.append(found.source(chars=new.chars, normalised=new.composed, rows=len(new)))
+    if not sources:
+        raise TextError("{path} holds only empty tables; jumok needs rows to work with", path=inputs.first)
+    return Table(columns=names, rows=rows, sources=with_copies(sources, inputs))
 
 
 def read_column(path: str | Path, column: str, *, encoding: str | None = None, table: bool = True) -> list[str]:
@@ -154,20 +143,21 @@ def read_column(path: str | Path, column: str, *, encoding: str | None = None, t
     Raises:
         TextError: as for `read_table`.
     """
-    writer = _TableWriter(column)
-    for file in find(str(path), TABLES, what=message("table")):
-        _read_file(file, None if encoding is None else known_codec(encoding), writer, lines_are_rows=True, table=table)
-    return writer.table().column(column)
+    names = _checked_columns(column)
+    inputs = Inputs(path, encoding, tables_only=True, table=table)
+    return [cell for found in inputs for [cell] in _rows_of(found, names, lines_are_rows=True)]
 
 
-def column_names(path: str | Path) -> tuple[str, ...]:
-    """Return the names of the columns of a table, in NFC: of rows of JSON those of the first ones.
-
-    Raises:
-        TextError: the file is no table, or cannot be read.
-    """
-    [file] = find(str(path), TABLES, what=message("table"))
-    return names_of(file)
+def _rows_of(found: Reading | Columnar, names: Row, *, lines_are_rows: bool = False) -> _CleanRows:
+    """Return the rows of an input; raise TextError if one that was named has none."""
+    cells = cells_of(found, names)
+    if lines_are_rows and isinstance(found, Reading) and found.format == "text":
+        numbered = enumerate(lines(found.pieces()), 1)
+        cells = ((Place(found.file.name, number), [line if line.strip() else ""]) for number, line in numbered)
+    rows = _CleanRows(names, cells)
+    if not rows and found.file.named:
+        raise no_rows(found.file.name)
+    return rows
 
 
 def from_rows(columns: Sequence[str] | str, rows: Iterable[Sequence[object]], name: str = "<rows>") -> Table:
@@ -182,34 +172,38 @@ def from_rows(columns: Sequence[str] | str, rows: Iterable[Sequence[object]], na
             names the row, counted from 1.
         ConfigError: `columns` is empty or names a column twice.
     """
-    writer = _TableWriter(columns)
-    size = 0
-    for number, row in enumerate(rows, 1):
-        where = Place(name, number, row=True)
-        if isinstance(row, str) or len(row) != len(writer.columns):
-            given = repr(row) if isinstance(row, str) else tr("{count} cells", count=len(row))
-            raise TextError(
-                "{where}: {given} where a sequence of {count} cells is expected",
-                where=where,
-                given=given,
-                count=len(writer.columns),
-            )
-        cells = [_spelled(where, column, cell) for column, cell in zip(writer.columns, row, strict=True)]
-        writer.write(where, cells)
-        size += sum(len(cell.encode()) for cell in cells)
-    if not writer.rows:
+    names = _checked_columns(columns)
+
+    def placed() -> Iterator[tuple[Place, Sequence[object]]]:
+        for number, row in enumerate(rows, 1):
+            where = Place(name, number, row=True)
+            if isinstance(row, str) or len(row) != len(names):
+                given = repr(row) if isinstance(row, str) else tr("{count} cells", count=len(row))
+                raise TextError(
+                    "{where}: {given} where a sequence of {count} cells is expected",
+                    where=where,
+                    given=given,
+                    count=len(names),
+                )
+            yield where, row
+
+    found = _CleanRows(names, placed())
+    if not found:
         raise no_rows(name)
-    writer.end_source(
-        Source(
-            name=name,
-            bytes=size,
-            chars=writer.chars,
-            normalised=writer.composed,
-            rows=writer.new_rows,
-            sha256=_digest(writer.rows),
-        )
+    source = Source(
+        name=name,
+        bytes=sum(len(cell.encode()) for row in found for cell in row),
+        chars=found.chars,
+        normalised=found.composed,
+        rows=len(found),
+        sha256=_digest(found),
     )
-    return writer.table()
+    return Table(columns=names, rows=list(found), sources=(source,))
+
+
+def with_copies(sources: Sequence[Source], inputs: Inputs) -> tuple[Source, ...]:
+    """Return the sources with the names of the copies that were skipped."""
+    return tuple(replace(source, copies=tuple(inputs.copies[source.sha256])) for source in sources)
 
 
 def _digest(rows: Iterable[Row]) -> str:
@@ -219,38 +213,43 @@ def _digest(rows: Iterable[Row]) -> str:
     return digest.hexdigest()
 
 
-# --- Reading --------------------------------------------------------------------------------------------------------
+def _checked_columns(columns: Sequence[str] | str) -> Row:
+    """Return the names of columns in NFC; raise ConfigError if there is none, or one is named twice."""
+    given = [columns] if isinstance(columns, str) else columns
+    names = tuple(unicodedata.normalize("NFC", name) for name in given)
+    if not names:
+        raise ConfigError("columns=() names no column; name at least one")
+    if len(set(names)) < len(names):
+        raise ConfigError("columns={columns} names a column twice; name each column once", columns=names)
+    return names
 
 
-def _read_file(
-    file: Input, codec: str | None, writer: _TableWriter, *, lines_are_rows: bool = False, table: bool = True
-) -> None:
-    """Add the rows of one input, unless it is a copy; empty and blank files found in a folder are skipped.
+class _CleanRows(list[Row]):
+    """The rows of one source: strings in NFC with "\\n" for newlines.
 
-    Args:
-        lines_are_rows: read plain text, too: each line is a row of one cell. table: whether standard input is a table.
+    Attributes:
+        chars: of all cells. composed: whether NFC changed one.
     """
-    with open_input(file) as data, opened(file, data, codec, table=table) as found:
-        if found is None:
-            return
-        source, format = found
-        if format == "text" and lines_are_rows and isinstance(source, Reading):
-            for number, line in enumerate(lines(source.pieces()), 1):
-                writer.write(Place(file.name, number), [line if line.strip() else ""])
-        else:
-            for where, cells in cells_of(source, format, writer.columns):
-                writer.write(where, [_spelled(where, *cell) for cell in zip(writer.columns, cells, strict=True)])
-        if writer.new_rows:
-            sha256 = _digest(writer.rows[-writer.new_rows :])
-            if writer.sources.is_copy(file.name, sha256):
-                writer.take_back()
-            else:
-                chars, composed, rows = writer.chars, writer.composed, writer.new_rows
-                writer.end_source(
-                    source.source(format=format, chars=chars, normalised=composed, sha256=sha256, rows=rows)
-                )
-        elif file.named:
-            raise no_rows(file.name)
+
+    def __init__(self, columns: Row, rows: Iterable[tuple[Place, Sequence[object]]]) -> None:
+        self.chars, self.composed = 0, False
+        for where, cells in rows:
+            row = []
+            for column, cell in zip(columns, cells, strict=True):
+                unified = _spelled(where, column, cell).replace("\r\n", "\n").replace("\r", "\n")
+                normal = unicodedata.normalize("NFC", unified)
+                require_no_half_pair(where, normal)
+                self.composed = self.composed or normal != unified
+                self.chars += len(normal)
+                row.append(normal)
+            self.append(tuple(row))
+
+
+def is_missing(value: object) -> bool:
+    """Return whether a cell is empty: null, NaN, or NA and NaT of pandas."""
+    return (
+        value is None or (isinstance(value, float) and value != value) or type(value).__name__ in ("NAType", "NaTType")
+    )
 
 
 def _spelled(where: Place, column: str, value: object) -> str:
@@ -272,7 +271,7 @@ def _spelled(where: Place, column: str, value: object) -> str:
             column=column,
             value=value,
         )
-    if isinstance(value, float) and value.is_integer() and abs(value) < _EXACT:
+    if isinstance(value, float) and value.is_integer() and abs(value) < _LARGEST_EXACT:
         return str(int(value))
     if isinstance(value, bool | int | float):
         return json.dumps(value)
@@ -282,60 +281,3 @@ def _spelled(where: Place, column: str, value: object) -> str:
         column=column,
         value=str(value)[:40],
     )
-
-
-# --- Collecting the rows --------------------------------------------------------------------------------------------
-
-
-class _TableWriter:
-    """Collects the rows of all sources; cells are converted to NFC with "\\n" for newlines.
-
-    Raises:
-        ConfigError: `columns` is empty or names a column twice.
-    """
-
-    def __init__(self, columns: Sequence[str] | str) -> None:
-        given = [columns] if isinstance(columns, str) else columns
-        self.columns = tuple(unicodedata.normalize("NFC", name) for name in given)
-        if not self.columns:
-            raise ConfigError("columns=() names no column; name at least one")
-        if len(set(self.columns)) < len(self.columns):
-            raise ConfigError("columns={columns} names a column twice; name each column once", columns=self.columns)
-        self.rows: list[Row] = []
-        self.sources = Sources()
-        self.chars = 0  # of the current source, as are the next two
-        self.new_rows = 0
-        self.composed = False
-
-    def write(self, where: Place, cells: Sequence[str]) -> None:
-        """Add a row of the current source."""
-        row = []
-        for cell in cells:
-            unified = cell.replace("\r\n", "\n").replace("\r", "\n")
-            normal = unicodedata.normalize("NFC", unified)
-            try:
-                normal.encode()
-            except UnicodeEncodeError as error:
-                raise TextError("{where}: {problem}", where=where, problem=half_pair(normal[error.start])) from None
-            self.composed = self.composed or normal != unified
-            self.chars += len(normal)
-            row.append(normal)
-        self.rows.append(tuple(row))
-        self.new_rows += 1
-
-    def end_source(self, source: Source) -> None:
-        """Finish the current source."""
-        self.sources.append(source)
-        self._begin()
-
-    def take_back(self) -> None:
-        """Remove the rows of the current source."""
-        del self.rows[-self.new_rows :]
-        self._begin()
-
-    def _begin(self) -> None:
-        self.chars, self.new_rows, self.composed = 0, 0, False
-
-    def table(self) -> Table:
-        """Return the rows of all sources."""
-        return Table(columns=self.columns, rows=self.rows, sources=tuple(self.sources))

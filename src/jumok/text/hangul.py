@@ -11,7 +11,6 @@ from __future__ import annotations
 import unicodedata
 
 from jumok.errors import ConfigError
-from jumok.messages import message, tr
 
 LEADS = "ㄱㄲㄴㄷㄸㄹㅁㅂㅃㅅㅆㅇㅈㅉㅊㅋㅌㅍㅎ"
 VOWELS = "ㅏㅐㅑㅒㅓㅔㅕㅖㅗㅘㅙㅚㅛㅜㅝㅞㅟㅠㅡㅢㅣ"
@@ -60,30 +59,6 @@ def split(syllable: str) -> tuple[str, str, str]:
     return LEADS[lead], VOWELS[vowel], TAILS[tail]
 
 
-def join(lead: str, vowel: str, tail: str = "") -> str:
-    """Return the syllable with these parts: the inverse of `split`.
-
-    >>> join("ㅎ", "ㅏ", "ㄴ")
-    '한'
-
-    Raises `ConfigError` for a letter that is not allowed in its position, such as ㄸ in the tail.
-    """
-    for place, part, allowed in (
-        (message("lead"), lead, LEADS),
-        (message("vowel"), vowel, VOWELS),
-        (message("tail"), tail, TAILS),
-    ):
-        if part not in tuple(allowed):
-            raise ConfigError(
-                "{part!r} cannot be the {place} of a syllable; choose from {allowed}",
-                part=part,
-                place=tr(place),
-                allowed=" ".join(allowed),
-            )
-    index = (LEADS.index(lead) * len(VOWELS) + VOWELS.index(vowel)) * len(TAILS) + TAILS.index(tail)
-    return chr(_FIRST + index)
-
-
 def josa(word: str, pair: str) -> str:
     """Return `word` with the matching particle of a pair "after a consonant/after a vowel".
 
@@ -115,12 +90,6 @@ def josa(word: str, pair: str) -> str:
 def modern_syllables() -> str:
     """Return all 11,172 modern syllables, 가 to 힣, in Unicode order."""
     return "".join(map(chr, range(_FIRST, _LAST + 1)))
-
-
-def ksx1001_syllables() -> str:
-    """Return the 2,350 syllables of KS X 1001, those that EUC-KR can encode: rows 16 to 40 of its table, in order."""
-    rows, cells = range(0xB0, 0xC9), range(0xA1, 0xFF)
-    return bytes(byte for row in rows for cell in cells for byte in (row, cell)).decode("euc_kr")
 
 
 def _final(word: str) -> str:

@@ -20,10 +20,10 @@ from jumok.tokenizers._tokenizer import Tokenizer
 MOST_LOST = 0.001
 MOST_COMPARED = 1 << 20  # characters; of a longer text evenly spread blocks
 BLOCK = 1 << 14
-PASSAGE = 1 << 10  # characters that are encoded, decoded and compared at once
 EXAMPLE = 12  # characters
-# Breaks of passages. There is one space, so that none of several is at an end, where spaces do not count.
-_LINE_ENDS, _WORD_ENDS, _INSIDE = map(re.compile, (r"\n", r"(?<=\S) (?=\S)", r"(?<=\S)(?=[^\W_])"))
+# What is encoded, decoded and compared at once: up to 1,024 characters that end after a line, or before a single space,
+# so that none of several spaces is at an end, where spaces do not count; only a text without either is cut elsewhere.
+_PASSAGE = re.compile(r"(?s).{1,1024}(?:(?<=\n)|(?<=\S)(?= \S)|\Z)|.{1,1024}")
 _UNKNOWN = "\uffff"  # stands for the unknown token, as one character that no text has
 
 
@@ -99,21 +99,7 @@ def _passages(text: str | Text, start: int, stop: int) -> Iterator[str]:
         blocks = [(first, first + BLOCK) for first in firsts]
     for first, end in blocks:
         block = text.read(first, end) if isinstance(text, Text) else text[first:end]
-        at = 0
-        while len(block) - at > PASSAGE:
-            passage = block[at : at + PASSAGE]
-            passage = passage[: _last_break(passage)]
-            yield passage
-            at += len(passage)
-        yield block[at:]
-
-
-def _last_break(text: str) -> int:
-    """Return a position after a line or a word, or any one that has no space beside it."""
-    for pattern in (_LINE_ENDS, _WORD_ENDS, _INSIDE):
-        if found := [match.end() for match in pattern.finditer(text)]:
-            return found[-1]
-    return len(text)
+        yield from _PASSAGE.findall(block)
 
 
 def _count_differences(text: str, decoded: str) -> int:

@@ -28,10 +28,8 @@ KINDS = ("char", "jamo", "bpe")
 PIECES = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 )
-# That of the `bpe` tokenizers that jumok trained before; llama.cpp has no name for it.
-EARLIER_PIECES = r" ?[\p{L}\p{M}]+|\p{N}| ?[^\s\p{L}\p{M}\p{N}]+|\n+|[^\S\n]+(?!\S)|[^\S\n]+"
 
-# No piece, of either kind, crosses these positions, and the pieces on one side do not depend on the other side.
+# No piece crosses these positions, and the pieces on one side do not depend on the other side.
 _SAFE_CUT = re.compile(r"(?<=\S)(?= )|(?<=\n)(?=\S)")
 
 # Learning merges takes time that is quadratic in the length of a piece, so in training long pieces are split. Encoding
@@ -166,7 +164,7 @@ def recognise(pipeline: HFTokenizer) -> str:
         return "other"
     plain = vocab.keys() - set(special_tokens)
     found = canonical(pipeline)
-    for kind, pieces in (*((kind, PIECES) for kind in KINDS), ("bpe", EARLIER_PIECES)):
+    for kind in KINDS:
         needed = BYTE_LETTERS if kind == "bpe" else BYTE_TOKENS
         spelled = (
             set("".join(plain)) <= set(BYTE_LETTERS)
@@ -176,7 +174,7 @@ def recognise(pipeline: HFTokenizer) -> str:
         if not spelled or not plain.issuperset(needed):
             continue
         try:
-            if canonical(build(kind, vocab, merges, special_tokens, pieces)) == found:
+            if canonical(build(kind, vocab, merges, special_tokens)) == found:
                 return kind
         except BaseException as error:  # merges do not fit the vocabulary
             if not is_refusal(error):

@@ -126,15 +126,12 @@ class Tokenizer:
         """
         try:
             content = Path(path).read_text(encoding="utf-8")
-        except FileNotFoundError:
-            raise TokenizerError(
-                "there is no tokenizer at {path}; give the path of a tokenizer.json, or train one with "
-                "jumok.train_tokenizer",
-                path=path,
-            ) from None
         except (OSError, UnicodeDecodeError) as error:
             raise TokenizerError(
-                "cannot read the tokenizer {path}: {error}; give the path of a tokenizer.json", path=path, error=error
+                "cannot read the tokenizer {path}: {error}; give the path of a tokenizer.json, or train one with "
+                "jumok.train_tokenizer",
+                path=path,
+                error=getattr(error, "strerror", None) or error,
             ) from error
         try:
             return cls.from_json(content)
@@ -225,7 +222,7 @@ class Tokenizer:
 
         Raises TokenizerError for a lone surrogate, which UTF-8 cannot encode.
         """
-        _require_utf8(text)
+        require_utf8(text)
         if self.kind == "char":
             return self._encode_characters(nfc(text))
         if self.kind == "jamo":
@@ -381,7 +378,8 @@ def _after_last_newline(text: str) -> int:
     return text.rfind("\n") + 1 or -1
 
 
-def _require_utf8(text: str) -> None:
+def require_utf8(text: str) -> None:
+    """Raise TokenizerError for a lone surrogate."""
     try:
         text.encode()
     except UnicodeEncodeError as error:

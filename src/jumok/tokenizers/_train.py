@@ -17,12 +17,11 @@ from jumok.errors import ConfigError, TokenizerError
 from jumok.memory import require_memory
 from jumok.messages import tr
 from jumok.text.boundaries import recut, slices
-from jumok.text.hangul import ksx1001_syllables, modern_syllables, nfc, nfd
+from jumok.text.hangul import modern_syllables, nfc, nfd
 from jumok.tokenizers import _pipeline
-from jumok.tokenizers._tokenizer import Tokenizer
+from jumok.tokenizers._tokenizer import Tokenizer, require_utf8
 from tokenizers import trainers
 
-ALPHABETS = ("corpus", "ksx1001", "hangul")
 DEFAULT_BPE_VOCAB = 8_000
 DEFAULT_MIN_COUNT = 2
 MOST = 1_000_000_000  # ids, or occurrences: the library uses 32-bit counts
@@ -30,7 +29,6 @@ MOST = 1_000_000_000  # ids, or occurrences: the library uses 32-bit counts
 _SLICE = 1 << 20  # characters of a long text to process at a time
 _BPE_SLICE = 1 << 13
 TOKEN_BYTES = 64  # that the library reserves for each token of a bpe vocabulary, at least
-_COUNTED = 1 << 16  # characters at least to count at a time
 
 # A token in brackets is never a piece of the bpe pipeline, a character, or a byte token, so plain text is never encoded
 # to its id.
@@ -42,7 +40,6 @@ def train_tokenizer(
     kind: str = "char",
     *,
     vocab_size: int | None = None,
-    alphabet: str = "corpus",
     min_count: int | None = None,
     special_tokens: Sequence[str] = (),
 ) -> Tokenizer:
@@ -55,8 +52,6 @@ def train_tokenizer(
             (byte-level byte pair encoding; Sennrich et al. 2016, Radford et al. 2019).
         vocab_size: only for bpe: the largest number of tokens; 8,000 by default. The vocabulary of a short text, in
             which few pairs repeat, can be smaller.
-        alphabet: only for char: characters to add to those of the text: none ("corpus"), the 2,350 syllables of
-            KS X 1001 ("ksx1001"), or all 11,172 modern syllables ("hangul").
         min_count: how often a character (for bpe: a pair) must occur to become a token; 2 by default. Other characters
             are encoded as UTF-8 bytes, and a model can learn these only if they occur in the training text. With 2,
             characters that occur once serve for that, at about the right rate: the probability that the next character
@@ -69,43 +64,29 @@ def train_tokenizer(
         ConfigError: a setting is unknown or out of range.
         TokenizerError: the text is empty or contains lone surrogates.
     """
-    _check_settings(kind, vocab_size, alphabet, min_count, special_tokens)
+    _check_settings(kind, vocab_size, min_count, special_tokens)
     least = DEFAULT_MIN_COUNT if min_count is None else min_count
     chunks = _checked_chunks(slices(text, _SLICE) if isinstance(text, str) else text)
     if kind == "bpe":
         tokens, merges = _learn_merges(chunks, (vocab_size or DEFAULT_BPE_VOCAB) - len(special_tokens), least)
     else:
-        tokens = [*_pipeline.BYTE_TOKENS, *_collect_alphabet(chunks, kind, alphabet, least)]
+        tokens = [*_pipeline.BYTE_TOKENS, *_collect_alphabet(chunks, kind, least)]
         merges = []
     vocab = {token: token_id for token_id, token in enumerate([*special_tokens, *tokens])}
     return Tokenizer(_pipeline.build(kind, vocab, merges, special_tokens))
 
 
-def _collect_alphabet(chunks: Iterable[str], kind: str, alphabet: str, min_count: int) -> list[str]:
+def _collect_alphabet(chunks: Iterable[str], kind: str, min_count: int) -> list[str]:
     counts = np.zeros(sys.maxunicode + 1, np.int64)  # of each code point
     normalise = nfd if kind == "jamo" else nfc
-    for piece in recut(_joined(chunks)):
+    for piece in recut(chunks):
         points = np.frombuffer(normalise(piece).encode("utf-32-le"), np.dtype("<u4"))
         found = np.bincount(points)
         counts[: len(found)] += found
     characters = set(map(chr, np.flatnonzero(counts >= min_count).tolist()))
     if kind == "jamo":
         characters.update(nfd("".join(modern_syllables())))
-    elif alphabet != "corpus":
-        characters.update(ksx1001_syllables() if alphabet == "ksx1001" else modern_syllables())
     return sorted(characters)
-
-
-def _joined(chunks: Iterable[str]) -> Iterator[str]:
-    """Yield the text of the chunks in longer ones; counting takes as long for a word as for a page."""
-    held, size = list[str](), 0
-    for chunk in chunks:
-        held.append(chunk)
-        size += len(chunk)
-        if size >= _COUNTED:
-            yield "".join(held)
-            held, size = [], 0
-    yield "".join(held)
 
 
 def _learn_merges(chunks: Iterable[str], vocab_size: int, min_count: int) -> tuple[list[str], list[tuple[str, str]]]:
@@ -153,37 +134,16 @@ def _interruptibly(train: Callable[[Iterator[str]], None], pieces: Iterator[str]
 
 def _checked_chunks(chunks: Iterable[str]) -> Iterator[str]:
     empty = True
-    for number, chunk in enumerate(chunks):
-        if not isinstance(chunk, str):
-            raise TokenizerError(
-                "chunk {number} of the text is {type}, not str; decode bytes first, for example with jumok.text",
-                number=number,
-                type=type(chunk).__name__,
-            )
-        try:
-            chunk.encode()
-        except UnicodeEncodeError as error:
-            raise TokenizerError(
-                "chunk {number} of the text holds half of a surrogate pair at character {start}; read "
-                "the file with the right encoding, or remove it",
-                number=number,
-                start=error.start,
-            ) from None
+    for chunk in chunks:
+        require_utf8(chunk)
         empty = empty and not chunk
         yield chunk
     if empty:
         raise TokenizerError("the text is empty; a tokenizer needs a text to learn from")
 
 
-def _check_settings(
-    kind: str, vocab_size: int | None, alphabet: str, min_count: int | None, special_tokens: Sequence[str]
-) -> None:
+def _check_settings(kind: str, vocab_size: int | None, min_count: int | None, special_tokens: Sequence[str]) -> None:
     require_choice("tokenizer", kind, _pipeline.KINDS)
-    require_choice("alphabet", alphabet, ALPHABETS)
-    if alphabet != "corpus" and kind != "char":
-        raise ConfigError(
-            "alphabet={alphabet!r} is for the char tokenizer; leave it out for {kind}", alphabet=alphabet, kind=kind
-        )
     if min_count is not None:
         require_range("min_count", min_count, 1, MOST)
     if isinstance(special_tokens, str):

@@ -5,8 +5,7 @@ not have, such as a new classifier, are trained too. There are gradients and mom
 training state holds nothing else.
 
 One folder is one model, so model.safetensors has the best parameters with their adapters merged: all programs that
-read a run folder read this one, without peft and without the folder of --init. The adapters alone are in adapter/, in
-the files of peft, and `PeftModel.from_pretrained` puts them on the stock class. `state/base.safetensors` is a copy of
+read a run folder read this one, without peft and without the folder of --init. `state/base.safetensors` is a copy of
 the parameters that are not trained, so that a run can be resumed after the folder of --init has changed or is gone.
 They cannot be had from model.safetensors: subtracting an adapter does not give back the same bits.
 """
@@ -14,7 +13,6 @@ They cannot be had from model.safetensors: subtracting an adapter does not give 
 from __future__ import annotations
 
 import importlib.util
-import os
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,13 +20,11 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from jumok.errors import ConfigError, JumokError, RunError
-from jumok.files import atomic_folder, sha256_of
-from jumok.interop.huggingface.adapter import Factors, to_stock_adapter
-from jumok.models import Model, task_of
+from jumok.files import sha256_of
+from jumok.models import Model
 from jumok.nn.blocks import Block
 from jumok.runs.folder import RunFolder
 from jumok.runs.parameters import parameters_of, require_fit, size_of, write_tensors
@@ -36,7 +32,6 @@ from jumok.runs.parameters import parameters_of, require_fit, size_of, write_ten
 SCALE = 2  # alpha is so many times the rank: an adapter adds SCALE B A
 NAME = "default"  # of the adapter in peft's modules
 BEST = "best."  # before the names of the best adapters in a training state
-PEFT_TASKS = {"lm": "CAUSAL_LM", "classify": "SEQ_CLS", "seq2seq": "SEQ_2_SEQ_LM"}  # as peft names them
 
 
 def require_peft() -> None:
@@ -53,15 +48,17 @@ class Adapters:
 
     Args:
         model: with the parameters to begin with. rank: of the adapters. seed: of their initial values; A is random and
-            B zero, so nothing is changed at first. whole: names of parameters that are trained themselves.
+            B zero, so nothing is changed at first. fully_trained: names of parameters that are trained themselves.
         base: the file with all others; None: the model is never merged.
     """
 
-    def __init__(self, model: Model, rank: int, *, seed: int, whole: Collection[str] = (), base: Path | None = None):
+    def __init__(
+        self, model: Model, rank: int, *, seed: int, fully_trained: Collection[str] = (), base: Path | None = None
+    ):
         require_peft()
         from peft import LoraConfig, inject_adapter_in_model  # slow to import
 
-        self.rank, self.whole, self.best = rank, sorted(whole), dict[str, Tensor]()
+        self.rank, self.fully_trained, self.best = rank, sorted(fully_trained), dict[str, Tensor]()
         self._model, self._base, self._merged = model, base, False
         self.modules = sorted({name.rpartition(".")[2] for name, _ in _matrices(model)})
         settings = LoraConfig(r=rank, lora_alpha=SCALE * rank, target_modules=self.modules)
@@ -73,7 +70,7 @@ class Adapters:
             name: part for name, part in model.named_modules() if hasattr(part, "get_delta_weight")
         }
         for name, parameter in model.named_parameters():
-            if name in self.whole:
+            if name in self.fully_trained:
                 parameter.requires_grad_(True)
 
     # --- tensors ------------------------------------------------------------------------------------------------------
@@ -86,7 +83,7 @@ class Adapters:
             found[f"{name}.A"] = layer.lora_A[NAME].weight.detach()  # (rank, in)
             found[f"{name}.B"] = layer.lora_B[NAME].weight.detach()  # (out, rank)
         own = dict(self._model.named_parameters())
-        return found | {name: own[name].detach() for name in self.whole}
+        return found | {name: own[name].detach() for name in self.fully_trained}
 
     def stored(self) -> dict[str, Tensor]:
         """Return what a training state has of them: the tensors of now, and the best ones."""
@@ -169,46 +166,18 @@ class Adapters:
             "rank": self.rank,
             "alpha": SCALE * self.rank,
             "target_modules": self.modules,
-            "trained": self.whole,
+            "trained": self.fully_trained,
             "sha256": sha256_of(self._base_file),
         }
 
-    def write(self, folder: RunFolder, init: str | None) -> None:
-        """Write the best adapters to adapter/, as peft does: with the names of the stock class if there is one.
 
-        Args:
-            init: path of the model that they belong to.
-        """
-        from peft import LoraConfig
-
-        if not self.best:
-            return
-        factors = {name: Factors(self.best[f"{name}.A"], self.best[f"{name}.B"]) for name in self._layers}
-        stock = to_stock_adapter(self._model.config, factors, {name: self.best[name] for name in self.whole})
-        settings = LoraConfig(
-            r=self.rank,
-            lora_alpha=SCALE * self.rank,
-            target_modules=stock.modules,
-            rank_pattern=stock.ranks,
-            alpha_pattern={name: SCALE * rank for name, rank in stock.ranks.items()},
-            modules_to_save=stock.trained or None,
-            fan_in_fan_out=stock.transposed,
-            task_type=PEFT_TASKS.get(task_of(self._model)) if stock.stock else None,  # of classes of transformers
-            base_model_name_or_path=init,
-            inference_mode=True,
-        )
-        with folder.writing("adapter/", needed=size_of(stock.tensors)), atomic_folder(folder.path / "adapter") as new:
-            settings.save_pretrained(os.fspath(new))
-            save_file(stock.tensors, new / "adapter_model.safetensors", metadata={"format": "pt"})
-
-
-def write_base(folder: RunFolder, model: nn.Module, whole: Collection[str]) -> Path:
+def write_base(folder: RunFolder, model: nn.Module, fully_trained: Collection[str]) -> Path:
     """Write the parameters that are not trained to state/base.safetensors.
 
     Args:
-        model: without adapters. whole: names of parameters that are trained themselves.
+        model: without adapters. fully_trained: names of parameters that are trained themselves.
     """
-    tensors = {name: tensor for name, tensor in parameters_of(model).items() if name not in whole}
+    tensors = {name: tensor for name, tensor in parameters_of(model).items() if name not in fully_trained}
     with folder.writing("state/base.safetensors", needed=size_of(tensors)):
         write_tensors(folder.base_file, tensors)
     return folder.base_file

@@ -57,9 +57,10 @@ class Alarms(Stateful):
                 yield from sees_the_future(run.model, task.batch(0)[0], clock.step)
         if clock.step - run.first_step < FEWEST_STEPS or clock.progress < JUDGED_FROM or clock.is_over:
             return  # after the last step the verdict tells
-        baseline = task.baseline
-        if baseline is not None and figures.get(baseline.figure, 0.0) > baseline.value:
-            found = figures[baseline.figure]
+        for baseline in task.baselines:
+            found = figures.get(baseline.figure, 0.0)
+            if baseline.is_share or baseline.figure != task.goal.figure or found <= baseline.value:
+                continue
             text = tr(
                 "the model has learned less than a table of counts: {found:.3f} nats on the held-out part, the table "
                 "{baseline:.3f}. The run is too short, a learning rate is far off, or the held-out part is another "

@@ -11,17 +11,12 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from jumok.config import require_type
-from jumok.errors import ConfigError, RunError
 from jumok.messages import tr
 from jumok.runs.checkpoints import Checkpoint, stored_tensors
 from jumok.runs.events import Save
-from jumok.runs.parameters import parameters_of, require_fit, restore_parameters
-from jumok.training.alarms import Alarms
+from jumok.runs.parameters import parameters_of, restore_parameters
 from jumok.training.clock import Clock
 from jumok.training.run import Stateful, TrainingRun
-from jumok.training.stopping import Stopping
-from jumok.training.validation import Validation
 
 if TYPE_CHECKING:
     from jumok.runs.stored import StoredTensors
@@ -112,29 +107,12 @@ def restore_checkpoint(run: TrainingRun, saved: Checkpoint) -> None:
     Shards are read by `restore_together`, once all processes have opened the run.
 
     Raises:
-        RunError: the parameters do not fit the model, or a number has another type than when it was saved.
+        RunError: the parameters do not fit the model.
     """
     if run.config.shard and run.group.size > 1:
         run.history.restoring = stored_tensors(saved.files)
-        _require_fit(run, run.history.restoring)
     else:
         restore_tensors(run, saved.tensors)
-        if run.adapters is not None:
-            run.write_adapters()  # those in the folder may belong to newer parameters, which are lost
-    try:
-        for part in (Clock, Validation, Stopping, Alarms):
-            part.checked(saved.numbers)
-        require_type("seconds", saved.numbers.get("seconds", 0.0), float)
-        for log, size in saved.numbers.get("logs", {}).items():
-            require_type(log, size, int)
-    except (ConfigError, AttributeError) as error:
-        raise RunError(
-            "the training state after {step:,} steps is damaged: {error} Delete its folder in {folder} to go on "
-            "from the one before.",
-            step=saved.step,
-            error=error,
-            folder="state/",
-        ) from None
     run.history.numbers |= {**saved.numbers, "step": saved.step}
 
 
@@ -145,10 +123,11 @@ def restore_tensors(run: TrainingRun, tensors: Mapping[str, Tensor]) -> None:
         RunError: the parameters do not fit the model.
     """
     named = {name.removeprefix("model."): t for name, t in tensors.items() if name.startswith("model.")}
+    where = f"the training state of {run.folder.path}"
     if run.adapters is None:
-        restore_parameters(run.model, named, where=_the_state_of(run))
+        restore_parameters(run.model, named, where=where)
     else:
-        run.adapters.restore(named, where=_the_state_of(run))
+        run.adapters.restore(named, where=where)
     _put_moments(run, tensors)
 
 
@@ -176,34 +155,13 @@ def _put_moments(run: TrainingRun, tensors: Mapping[str, Tensor]) -> None:
 
 
 def _blank(run: TrainingRun, name: str, stored: StoredTensors) -> Tensor:
-    """Room for a moment: divided among the processes if its parameter is. A number, as AdamW's `step`, never is."""
-    parameter, shape = _parameter_of(run, name), stored.shapes[name]
-    assert parameter is not None
+    """Make room for a moment, divided if its parameter is; a number, such as AdamW's `step`, never is."""
+    _, number, index, _ = name.split(".", 3)
+    parameters = [each for group in run.optimizers[int(number)].param_groups for each in group["params"]]
+    shape, parameter = stored.shapes[name], parameters[int(index)]
     if shape == parameter.shape:
         return torch.zeros_like(parameter, dtype=stored.dtype(name), requires_grad=False)
     return torch.zeros(shape, dtype=stored.dtype(name))
-
-
-def _parameter_of(run: TrainingRun, name: str) -> Tensor | None:
-    """Return the parameter that a moment belongs to, by its name in a state; None if there is none."""
-    kind, number, index, _ = name.split(".", 3) if name.count(".") >= 3 else ("", "", "", "")
-    if kind != "optimizer" or not (number.isdecimal() and index.isdecimal()) or int(number) >= len(run.optimizers):
-        return None
-    parameters = [each for group in run.optimizers[int(number)].param_groups for each in group["params"]]
-    return parameters[int(index)] if int(index) < len(parameters) else None
-
-
-def _require_fit(run: TrainingRun, stored: StoredTensors) -> None:
-    """Raise RunError unless the names and shapes of a state are those of the model and its optimizers."""
-    expected = {f"model.{name}": tensor.shape for name, tensor in parameters_of(run.model).items()}
-    for name, shape in stored.shapes.items():
-        if not name.startswith("model.") and (parameter := _parameter_of(run, name)) is not None:
-            expected[name] = parameter.shape if shape else shape
-    require_fit(stored.shapes, expected, where=_the_state_of(run))
-
-
-def _the_state_of(run: TrainingRun) -> str:
-    return f"the training state of {run.folder.path}"
 
 
 def cut_logs(run: TrainingRun, sizes: Mapping[str, int]) -> None:

@@ -14,7 +14,6 @@ from typing import Any
 from jumok.messages import tr
 from jumok.runs.events import Notice
 from jumok.training.optim import rate
-from jumok.training.policy import most_tokens
 from jumok.training.run import Stateful, TrainingRun
 
 # The time per step is the median of at least so many steps over so many seconds, so that one slow step changes nothing.
@@ -22,9 +21,10 @@ WATCHED_STEPS = 5
 WATCHED_SECONDS = 5.0
 REPLAN_FACTOR = 2.0  # times as long or as short as expected must a step take for a new plan
 COOLDOWN = 0.1  # length of an early stop's decay, as a share of the training so far
-# The last figures read this share of the training tokens, which stands for 1.5% of the training time, because a token
-# costs a third of what it costs in training. Where they decide whether a goal is reached, they read more.
-FINAL_TOKENS = 0.045
+EVALUATION_COST = 0.5  # of a token in a validation, about, where one in compiled training costs 1
+# The last figures read this share of the training tokens, for 2.25% of the training time. Where they decide whether a
+# goal is reached, they read more.
+FINAL_TOKENS = 0.0225 / EVALUATION_COST
 LEAST_WITH_A_GOAL = 1 << 18
 
 
@@ -44,7 +44,7 @@ class Clock(Stateful):
     seconds_per_step: float = 0.0
     stage: int = 0
     stage_began: float = 0.0
-    cooldown: tuple[float, float] | None = None
+    cooldown: list[float] | None = None
 
     def __init__(self, run: TrainingRun) -> None:
         self._run, self._began = run, run.history.began
@@ -97,7 +97,7 @@ class Clock(Stateful):
 
     def begin_cooldown(self) -> None:
         """Let the rate decay to zero, and the training end then."""
-        self.cooldown = (self.progress, min(1.0, self.progress * (1 + COOLDOWN)))
+        self.cooldown = [self.progress, min(1.0, self.progress * (1 + COOLDOWN))]
 
     def start(self) -> Iterator[Notice]:
         """Count a budget from now on, straight to its end: what came before took time and made no progress."""
@@ -144,7 +144,7 @@ class Clock(Stateful):
 
     @property
     def _most_tokens(self) -> float:
-        return most_tokens(self._run.config, self._run.task, self._run.train_tokens)
+        return self._run.task.most_tokens(self._run.config)
 
     # --- what follows from it -----------------------------------------------------------------------------------------
 
@@ -165,10 +165,8 @@ class Clock(Stateful):
 
     def remaining(self) -> float:
         """Return the seconds to the end, about; 0 if not known."""
-        run = self._run
         by_time = math.inf if self._budget is None else max(0.0, self._budget - self.stage_seconds)
-        tokens = self._most_tokens if run.config.steps is None else float(run.config.steps * run.tokens_per_step)
-        left = max(0.0, tokens - self.tokens_seen)
+        left = max(0.0, self._most_tokens - self.tokens_seen)
         by_tokens = left / self.tokens_per_second if self.tokens_per_second else math.inf
         remaining = min(by_time, by_tokens)
         if self.cooldown is not None:  # the stage ends with it

@@ -1,19 +1,12 @@
-"""The blocks of a model in training: torch.compile, how long it takes and where its code is kept, and recomputation.
-
-The blocks and the loss are compiled for the passes of training, and for nothing else.
-"""
+"""The blocks of a model in training: torch.compile, where its code is kept, and recomputation."""
 
 from __future__ import annotations
 
-import hashlib
-import json
-import math
+import inspect
 import os
-import subprocess
 import tempfile
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext, suppress
+import warnings
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -22,36 +15,14 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from jumok import config as configuration
-from jumok.config import ModelConfig, TrainConfig
-from jumok.device import cpp_compiler, processor_name
-from jumok.errors import JumokError
-from jumok.files import cache_folder, parse_json, private_folder, write_atomic
+from jumok.files import cache_folder, private_folder
 from jumok.messages import tr
 from jumok.nn.blocks import Block
-from jumok.processors import processors
 from jumok.training.tasks import Task
 
 # fallback_random: dropout draws the numbers that it draws uncompiled. vec_isa_ok: torch takes the vector instructions
 # that the processor reports. Otherwise it first compiles a test of each, and loads these tests in each run.
 OPTIONS = {"fallback_random": True, "cpp.vec_isa_ok": True}
-UNKNOWN = 30.0  # seconds, where nothing is known and nothing can be tried: on GPUs, and with the compiler of Microsoft
-# Compiling a step for the first time is as much work as so many compilations of SMALL_FILE: 13 to 18.5 s on two
-# processors against 0.12 s on one (bench/LOG.md). The longest counts, so that it never takes more of a run than it may.
-# The compiler of C++ does most of it, on all processors.
-SMALL_FILES = 310
-SMALL_FILE = """
-#include <algorithm>
-#include <vector>
-float largest(std::vector<float> of) { std::sort(of.begin(), of.end()); return of.empty() ? 0.0f : of.back(); }
-"""
-CACHED_SHARE = 0.2  # of the first time, if the code is in the cache: 0.08 to 0.17 were measured (bench/LOG.md)
-TRIED = 10.0  # seconds for SMALL_FILE, at most
-# Settings that the code of a pass depends on, besides the shape of the model.
-CODE_SETTINGS = (
-    "task", "batch_size", "precision", "attention", "recompute", "lora", "lm_weight", "label_smoothing",
-    "class_weights", "shard",
-)  # fmt: skip
 
 
 def recompute_blocks(model: nn.Module) -> None:
@@ -77,64 +48,66 @@ def _recomputed(forward: Callable[..., Tensor], *args: Any, **kwargs: Any) -> Te
     return found
 
 
-class Compilation:
-    """The compiled blocks of a model. Between two passes, and after the run, the model is a plain one.
+def compile_training(model: nn.Module, task: Task[Any], one_pass: Callable[[], object]) -> str:
+    """Compile the blocks of a model and the loss of its task for the passes of training, and for nothing else.
 
-    Generating with compiled blocks would compile them for each length of a prompt.
+    Elsewhere each length of a text would be compiled anew.
+
+    Args:
+        one_pass: computes a forward and a backward pass, with which the compiled code is tried.
+
+    Returns:
+        A message for the user if that failed, and training goes on without; "" if not.
     """
+    try:
+        keep_code_private()
+        with warnings.catch_warnings():  # of torch and its compiler, about their own code
+            warnings.simplefilter("ignore")
+            _compile(model, task, one_pass, set())
+        return ""
+    except torch.OutOfMemoryError:
+        raise
+    except Exception as error:  # the compiler's own errors have no common base
+        uncompile(model, task)
+        reason = str(error).strip().splitlines()[0][:200] if str(error).strip() else type(error).__name__
+        return tr("Compiling failed, so training goes on without ({reason}).", reason=reason)
 
-    def __init__(self, model: nn.Module, task: Task[Any]) -> None:
-        self._model, self._task = model, task
-        self._calls: dict[Block, Any] = {}
-        self._failed = False
 
-    def start(self, one_pass: Callable[[], object]) -> str:
-        """Compile, and try it with one pass. Returns a message for the user if that failed; "" if not.
+def uncompile(model: nn.Module, task: Task[Any]) -> None:
+    """Make a model and its task plain ones again."""
+    for block in _blocks(model):
+        block._compiled_call_impl = None
+    if task.token_losses is not None:
+        task.token_losses = inspect.unwrap(task.token_losses)
 
-        Training goes on without compiling then.
-        """
-        blocks = [part for part in self._model.modules() if isinstance(part, Block)]
-        try:
-            keep_code_private()
-            self._compile(blocks, one_pass, set())
-            self._calls = {block: block._compiled_call_impl for block in blocks}
-            return ""
-        except torch.OutOfMemoryError:
+
+def _blocks(model: nn.Module) -> list[Block]:
+    return [part for part in model.modules() if isinstance(part, Block)]
+
+
+def _compile(model: nn.Module, task: Task[Any], one_pass: Callable[[], object], removed: set[Path]) -> None:
+    """Compile. Damaged libraries in the cache of torch are removed, each once."""
+    uncompile(model, task)
+    try:
+        for block in _blocks(model):
+            block.compile(dynamic=False, options=OPTIONS)
+            compiled: Any = block._compiled_call_impl
+            block._compiled_call_impl = partial(_call, block, compiled)
+        if task.token_losses is not None:
+            task.token_losses = torch.compile(task.token_losses, dynamic=False)
+        one_pass()
+    except Exception as error:
+        damaged = _damaged_library(error)
+        if damaged is None or damaged in removed:
             raise
-        except Exception as error:  # the compiler's own errors have no common base
-            self._failed = True
-            reason = str(error).strip().splitlines()[0][:200] if str(error).strip() else type(error).__name__
-            return tr("Compiling failed, so training goes on without ({reason}).", reason=reason)
-        finally:
-            for block in blocks:
-                block._compiled_call_impl = None
+        damaged.unlink(missing_ok=True)
+        _compile(model, task, one_pass, removed | {damaged})
 
-    def _compile(self, blocks: list[Block], one_pass: Callable[[], object], removed: set[Path]) -> None:
-        """Compile. Damaged libraries in the cache of torch are removed, each once."""
-        try:
-            for block in blocks:
-                block.compile(dynamic=False, options=OPTIONS)
-            self._task.compile()
-            one_pass()
-        except Exception as error:
-            damaged = _damaged_library(error)
-            if damaged is None or damaged in removed:
-                raise
-            damaged.unlink(missing_ok=True)
-            self._compile(blocks, one_pass, removed | {damaged})
 
-    @contextmanager
-    def in_use(self) -> Iterator[None]:
-        """Passes inside the block use what was compiled."""
-        for block, call in self._calls.items():
-            block._compiled_call_impl = call
-        try:
-            # Only after a failure, because this call imports the compiler.
-            with torch.compiler.set_stance("force_eager") if self._failed else nullcontext():
-                yield
-        finally:
-            for block in self._calls:
-                block._compiled_call_impl = None
+def _call(block: Block, compiled: Callable[..., Tensor], *args: Any, **kwargs: Any) -> Tensor:
+    """Call a block, compiled in training mode, which the model has in the passes of training alone."""
+    found: Tensor = (compiled if block.training else block._call_impl)(*args, **kwargs)
+    return found
 
 
 def _damaged_library(error: BaseException | None) -> Path | None:
@@ -148,9 +121,6 @@ def _damaged_library(error: BaseException | None) -> Path | None:
             return path if path.is_relative_to(os.environ["TORCHINDUCTOR_CACHE_DIR"]) else None
         error = error.__cause__ or error.__context__
     return None
-
-
-# --- the code, and the time that it takes -----------------------------------------------------------------------------
 
 
 def keep_code_private() -> Path:
@@ -170,68 +140,3 @@ def keep_code_private() -> Path:
     if chosen is None or Path(chosen).parent == Path(tempfile.gettempdir()):
         os.environ[name] = str(private_folder(cache_folder() / "torchinductor"))
     return Path(os.environ[name])
-
-
-class CompileTimes:
-    """Seconds that compiling has taken on this machine, in a file beside the code, with which it is removed.
-
-    Args:
-        device: that the code is for.
-    """
-
-    def __init__(self, device: torch.device) -> None:
-        self._device = device
-        machine = (processor_name(device), torch.backends.cpu.get_cpu_capability(), processors(), torch.__version__)
-        self._machine = _hash(machine)
-
-    def expected(self, shape: ModelConfig, config: TrainConfig) -> float:
-        """Return how many seconds compiling a run will take, about."""
-        known = self._read()
-        found = known.get(self._code(shape, config), known.get("first"))
-        return self._estimated() if found is None else found
-
-    def keep(self, shape: ModelConfig, config: TrainConfig, seconds: float) -> None:
-        """Remember how long compiling a run has taken."""
-        known, code = self._read(), self._code(shape, config)
-        # The code is in the cache from now on. Of several starts with it the shortest counts: others were disturbed.
-        new = {code: min(known[code], seconds)} if code in known else {"first": seconds, code: CACHED_SHARE * seconds}
-        try:
-            write_atomic(self._file(), json.dumps({**known, **new}))
-        except (OSError, JumokError):  # then the next run estimates
-            return
-
-    def _read(self) -> dict[str, float]:
-        try:
-            found = parse_json(self._file().read_bytes())
-            return {name: value for name, value in found.items() if isinstance(value, float) and 0 < value < math.inf}
-        except (OSError, ValueError, AttributeError, JumokError):  # absent, or damaged
-            return {}
-
-    def _file(self) -> Path:
-        return keep_code_private() / f"seconds-{self._machine}.json"
-
-    def _code(self, shape: ModelConfig, config: TrainConfig) -> str:
-        """Name what torch compiles for a run."""
-        settings = {name: value for name, value in config.to_dict().items() if name in CODE_SETTINGS}
-        return _hash((configuration.to_dict(shape), settings, str(self._device), torch.get_num_threads()))
-
-    def _estimated(self) -> float:
-        """Estimate the time of the first compilation on this machine, as busy as it is, by a small file."""
-        compiler = cpp_compiler()
-        if self._device.type != "cpu" or compiler is None:
-            return UNKNOWN
-        with tempfile.TemporaryDirectory(prefix="jumok-", ignore_cleanup_errors=True) as folder:
-            source = Path(folder) / "small.cpp"
-            source.write_text(SMALL_FILE, encoding="utf-8")
-            began = time.perf_counter()
-            try:
-                command = [compiler, "-O3", "-c", str(source), "-o", str(source.with_suffix(".o"))]
-                with suppress(subprocess.TimeoutExpired):  # the machine is as busy as that
-                    subprocess.run(command, capture_output=True, timeout=TRIED, check=True)
-            except (OSError, subprocess.CalledProcessError):  # the compiler of Microsoft has other options
-                return UNKNOWN
-            return SMALL_FILES * (time.perf_counter() - began) / min(processors(), torch.get_num_threads())
-
-
-def _hash(of: object) -> str:
-    return hashlib.sha256(repr(of).encode()).hexdigest()[:16]

@@ -21,15 +21,15 @@ from jumok.runs.events import Event, Finish, Notice, Stage, Step, Verdict
 from jumok.training.alarms import Alarms
 from jumok.training.checkpoint import Saving
 from jumok.training.clock import Clock
-from jumok.training.compilation import Compilation, CompileTimes
+from jumok.training.compilation import compile_training, uncompile
 from jumok.training.optim import clip_gradients, set_rate
 from jumok.training.parallel import without_sums
-from jumok.training.policy import MOST_COMPILING
 from jumok.training.run import TrainingRun
 from jumok.training.stopping import Stopping
-from jumok.training.tasks.task import mean_losses
 from jumok.training.validation import Validation
-from jumok.training.verdict import TrainingLosses, pronounce
+from jumok.training.verdict import pronounce
+
+RESUMED_COMPILED_FROM = 30.0  # seconds that are left of a run by minutes: mostly its code is in the cache of torch
 
 
 class Loop:
@@ -44,8 +44,7 @@ class Loop:
         parts = (clock, self.validation, self.stopping, self.alarms)
         for part in parts:
             part.load_state_dict(run.history.numbers)
-        self.checkpoint, self.compilation = Saving(run, clock, parts), Compilation(run.trained, run.task)
-        self.losses = TrainingLosses(run, clock.step)
+        self.checkpoint = Saving(run, clock, parts)
         self.stop = False
         self._updating = False  # parameters or moments are neither those before a step nor those after it
 
@@ -61,6 +60,8 @@ class Loop:
             if self.run.shards is None and self.group.rank == 0 and not self._updating:
                 self.checkpoint.save()
             raise
+        finally:
+            uncompile(self.run.trained, self.task)
 
     def _events(self) -> Generator[Event, None, None]:
         run, clock, validation, group = self.run, self.clock, self.validation, self.group
@@ -76,10 +77,9 @@ class Loop:
         yield from self._prepare()
         while (rate := group.broadcast(None if self.stopping.is_over or self.stop else clock.rate())) is not None:
             began, before = time.perf_counter(), clock.progress
-            with self.compilation.in_use(), own_random(run.device):
+            with own_random(run.device):
                 step = self.take_step(rate)
             seconds = time.perf_counter() - began
-            self.losses.add(step.loss)
             yield step
             yield from clock.watch(seconds)
             if error := self.stopping.error_after(step):
@@ -132,6 +132,7 @@ class Loop:
                 optimizer.step()
             self._updating = False
         run.trained.zero_grad()
+        run.trained.eval()  # for whoever uses it between two steps
         clock.advance(began, tokens=self.task.tokens_per_batch * cost)
         loss, *others = losses
         return Step(
@@ -184,8 +185,8 @@ class Loop:
         seed = (self.config.seed * 1_000_003 + batch + (place << 40) + (self.group.rank << 52)) % 2**63
         seed_random(run.device, seed)
         with autocast(run.device, self.config.precision):
-            sums, _ = self.objective(*part)
-            return mean_losses(sums, counts)
+            losses: Tensor = self.objective(counts, *part)
+        return losses
 
     # --- between steps ------------------------------------------------------------------------------------------------
 
@@ -254,14 +255,12 @@ class Loop:
         if self.group.broadcast(self._too_short_to_compile()):
             yield Notice(step=self.clock.step, text=tr("What is left of the run is too short to compile."))
             return
-        run, began = self.run, time.perf_counter()
+        run = self.run
         run.report(tr("compiling, which can take a minute"))
         with own_random(run.device):
-            failure = self.compilation.start(self._try_a_pass)
+            failure = compile_training(run.trained, run.task, self._try_a_pass)
         if failure:
             yield Notice(step=self.clock.step, text=failure)
-        elif self.group.rank == 0:
-            CompileTimes(run.device).keep(run.model.config, run.config, time.perf_counter() - began)
 
     def _try_a_pass(self) -> None:
         """Compute a forward and a backward pass, without an update."""
@@ -271,17 +270,12 @@ class Loop:
         with self.group.connected(), without_sums(self.objective):
             self._losses(rows if len(rows[0]) else part, list(self.task.counts(part)), batch=0).sum().backward()
         run.trained.zero_grad()
+        run.trained.eval()
 
     def _too_short_to_compile(self) -> bool:
-        """Return whether a resumed run by minutes would spend too much of the rest on compiling.
-
-        A run that was just started was planned with the time that compiling takes.
-        """
-        run = self.run
-        if self.config.minutes is None or run.history.plan is not None:
-            return False
-        expected = CompileTimes(run.device).expected(run.model.config, self.config)
-        return expected >= MOST_COMPILING * self.clock.remaining()
+        """Return whether a resumed run by minutes would spend too much of the rest on compiling."""
+        resumed = self.config.minutes is not None and self.run.history.plan is None
+        return resumed and self.clock.remaining() < RESUMED_COMPILED_FROM
 
     def _interrupt(self) -> Iterator[Event]:
         run = self.run
@@ -314,7 +308,7 @@ class Loop:
 
     def _verdict(self, figures: Mapping[str, float], reason: str) -> Verdict:
         steps = {"best_step": self.validation.best_step, "lowest_step": self.validation.lowest_step}
-        return pronounce(self.run, figures, reason, self.losses, step=self.clock.step, **steps)
+        return pronounce(self.run, figures, reason, step=self.clock.step, **steps)
 
     def _end(self, reason: str, figures: dict[str, float]) -> Finish:
         clock, read = self.clock, self.validation.validation_read

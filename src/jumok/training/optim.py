@@ -1,4 +1,4 @@
-"""Optimizers of a model's parameters, and the schedule of their learning rates.
+"""What a step minimises, the optimizers that do so, and the schedule of their learning rates.
 
 Muon (https://kellerjordan.github.io/posts/muon/) orthogonalises the update of each matrix inside the blocks; AdamW
 (https://arxiv.org/abs/1711.05101) takes the rest: embeddings, the output layer, norms and biases.
@@ -10,14 +10,18 @@ import inspect
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby, islice
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn, optim
 from torch.optim import Optimizer
 
 from jumok.config import TrainConfig
+from jumok.models import Model
 from jumok.nn.blocks import Block
+
+if TYPE_CHECKING:
+    from jumok.training.tasks import Task
 
 # Quintic polynomials a x + b x³ + c x⁵, one for each iteration. Each has the least maximal distance from 1 on the
 # interval into which the ones before it map [0.005, 1] (https://arxiv.org/abs/2505.16932). In exact arithmetic the four
@@ -36,6 +40,30 @@ STACK = 1 << 22  # numbers in the matrices of one shape that are computed togeth
 
 
 Orthogonalise = Callable[[Iterable[Tensor], torch.dtype | None], Iterable[Tensor]]
+
+
+class Objective(nn.Module):
+    """A model with its head and its losses as one module, so that wrappers and hooks see a whole pass of training."""
+
+    def __init__(self, task: Task[Any], model: Model) -> None:
+        super().__init__()
+        self.model = model
+        self._task = task
+
+    def forward(self, counts: Sequence[int], *batch: Tensor) -> Tensor:
+        """Return the share of a batch in each loss of a step, (losses,). They are added up to what is minimised.
+
+        A loss is a sum and a count, because the mean over the batches of a step is not the mean of their means. A task
+        may have several losses, each with a count of its own.
+
+        Args:
+            counts: of all batches of the step, by `Task.counts`. Then the losses, and the gradients, of its batches add
+                up to those of one batch of all their rows.
+            batch: on the CPU; it is copied to the device of the model.
+        """
+        device = self.model.token_embedding.weight.device
+        sums = self._task.loss_sums(self.model, tuple(each.to(device, non_blocking=True) for each in batch))
+        return torch.stack([total / max(1, count) for total, count in zip(sums, counts, strict=True)])
 
 
 class WithoutCompiler(Optimizer):

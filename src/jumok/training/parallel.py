@@ -10,13 +10,10 @@ from __future__ import annotations
 import copy
 import json
 import os
-import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from datetime import timedelta
-from pathlib import Path
 from typing import Any, TypeVar, cast
-from uuid import uuid4
 
 import torch
 import torch.distributed as dist
@@ -28,53 +25,40 @@ from jumok.memory import is_out_of_memory
 from jumok.messages import tr
 from jumok.models import Model
 from jumok.nn.blocks import Block
-from jumok.training.optim import balanced, orthogonal, stacked_orthogonal
+from jumok.training.optim import Objective, balanced, orthogonal, stacked_orthogonal
 from jumok.training.tasks import Task
-from jumok.training.tasks.task import Objective
 
 JOINING = timedelta(seconds=60)  # in which all ranks must have come
 STEPPING = timedelta(minutes=10)  # in which all ranks must answer in a step, and rank 0: one that hangs ends the run
 PREPARING = timedelta(days=1)  # in which rank 0 must decide: it may read and tokenize a long text
-SEEING = 5.0  # seconds in which all ranks must see a new file: network file systems remember what was missing
 Value = TypeVar("Value")
 untyped: Any = dist  # which exports a part of its names without types
 
 
-def launched_processes() -> int:
-    """Return the number of processes of the launch that this one belongs to; 1 for a process alone.
-
-    Raises:
-        ConfigError: WORLD_SIZE is no number, or 0.
-    """
-    given = os.environ.get("WORLD_SIZE", "1")
-    if not given.isdecimal() or int(given) < 1:
-        raise ConfigError(
-            "WORLD_SIZE={given!r} is out of range: it is the number of processes, 1 or more.", given=given
-        )
-    return int(given)
-
-
 @contextmanager
-def process_group(backend: str = "gloo", facts: Mapping[str, str] | None = None) -> Iterator[ProcessGroup]:
+def process_group(backend: str = "gloo") -> Iterator[ProcessGroup]:
     """Connect the processes of this launch inside the block; a process that was started alone is a group of its own.
 
     Args:
-        backend: of torch.distributed. facts: that must be the same in all processes.
+        backend: of torch.distributed.
 
     Raises:
-        ConfigError: WORLD_SIZE is out of range. SharedFault: the facts differ.
         TrainingError: the processes cannot connect, or one does not come.
     """
-    size = launched_processes()
+    size = int(os.environ.get("WORLD_SIZE", "1"))
     if size == 1:
         yield ProcessGroup()
         return
     try:
         store, rank, size = next(untyped.rendezvous("env://", timeout=JOINING))
-        attempt = _meet(store, rank, size)
+        # torchrun's store outlives a restart, and has the addresses of processes that are gone.
+        attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
         store = untyped.PrefixStore(f"attempt/{attempt}", store)
+        store.set(f"here/{rank}", "")
+        store.wait([f"here/{each}" for each in range(size)], JOINING)
         dist.init_process_group(backend, store=store, rank=rank, world_size=size, timeout=STEPPING)
         decisions = dist.new_group(backend="gloo", timeout=PREPARING if rank else STEPPING)
+        dist.barrier(decisions)  # so that none fails while another one still connects
     except (RuntimeError, ValueError) as error:
         raise TrainingError(
             "rank {rank} of {size} cannot connect to the other processes within {seconds:.0f} s ({reason}). Start all "
@@ -85,9 +69,8 @@ def process_group(backend: str = "gloo", facts: Mapping[str, str] | None = None)
             seconds=JOINING.total_seconds(),
             reason=str(error).strip().splitlines()[0],
         ) from error
-    group, failure = ProcessGroup(rank, size, store, decisions, restarted=attempt > 1), None
+    group, failure = ProcessGroup(rank, size, store, decisions), None
     try:
-        group.check_same(facts or {})
         yield group
     except BaseException as error:
         failure = error
@@ -96,47 +79,16 @@ def process_group(backend: str = "gloo", facts: Mapping[str, str] | None = None)
         group.shutdown(failure)
 
 
-def _meet(store: Any, rank: int, size: int) -> int:
-    """Wait for the other processes, and return the number of this attempt of the launch, from 1.
-
-    torchrun's store outlives a restart, and has the addresses of processes that are gone, so each attempt needs keys of
-    its own. Its count of restarts may differ between hosts. So rank 0 counts, and answers processes by their names.
-
-    Raises:
-        RuntimeError: a rank does not come.
-    """
-    name, until = uuid4().hex, time.monotonic() + JOINING.total_seconds()
-    if rank:
-        store.set(f"name/{rank}", name)
-        store.wait([f"attempt of {name}"], JOINING)
-        attempt = int(store.get(f"attempt of {name}"))
-        store.set(f"here/{attempt}/{rank}", "")
-        return attempt
-    attempt, absent = int(store.add("attempts", 1)), set(range(1, size))
-    while absent:
-        for other in sorted(absent):
-            if store.check([f"here/{attempt}/{other}"]):
-                absent.remove(other)
-            elif store.check([f"name/{other}"]):  # of this attempt, or still of the one before
-                store.set(f"attempt of {store.get(f'name/{other}').decode()}", f"{attempt}")
-        if absent and time.monotonic() > until:
-            raise RuntimeError(tr("rank {missing} did not come", missing=", ".join(map(str, sorted(absent)))))
-        time.sleep(0.02)
-    return attempt
-
-
 class ProcessGroup:
     """The processes of a run, of which this one is number `rank`. `ProcessGroup()` is a process alone.
 
     Args:
-        size: number of processes. store: for their last words. decisions: a group of torch.distributed with gloo, for
-            messages that may take long to come. restarted: by torchrun, after a failure.
+        size: number of processes. store: for the reason of a failure. decisions: a group of torch.distributed with
+            gloo, for messages that may take long to come.
     """
 
-    def __init__(
-        self, rank: int = 0, size: int = 1, store: Any = None, decisions: Any = None, *, restarted: bool = False
-    ) -> None:
-        self.rank, self.size, self._store, self._decisions, self.restarted = rank, size, store, decisions, restarted
+    def __init__(self, rank: int = 0, size: int = 1, store: Any = None, decisions: Any = None) -> None:
+        self.rank, self.size, self._store, self._decisions = rank, size, store, decisions
 
     # --- what rank 0 decides, and what all must agree on --------------------------------------------------------------
 
@@ -148,74 +100,14 @@ class ProcessGroup:
                 dist.broadcast_object_list(values, src=0, group=self._decisions)
         return values[0]
 
-    def gather(self, value: Value) -> list[Value]:
-        """Return the values of all processes, by rank."""
-        values = [value] * self.size
-        if self.size > 1:
-            with self.connected():
-                dist.all_gather_object(values, value, group=self._decisions)
-        return values
-
     def raise_if_any_failed(self, fault: str = "") -> None:
         """Raise SharedFault in all processes if one of them has found a fault; the message names its rank."""
-        for rank, found in enumerate(self.gather(fault)):
+        faults = [fault] * self.size
+        with self.connected():
+            dist.all_gather_object(faults, fault, group=self._decisions)
+        for rank, found in enumerate(faults):
             if found:
                 raise SharedFault("rank {rank} of {size}: {fault}", rank=rank, size=self.size, fault=found)
-
-    def check_same(self, facts: Mapping[str, str]) -> None:
-        """Raise SharedFault in all processes if one of these facts is another one elsewhere."""
-        first, *others = self.gather(dict(facts))
-        for rank, other in enumerate(others, 1):
-            for name, value in first.items():
-                if other.get(name) != value:
-                    raise SharedFault(
-                        "the processes differ in {name}: {first} on rank 0, {other} on rank {rank}. Start all with the "
-                        "same command and the same versions.",
-                        name=tr(name),
-                        first=value,
-                        other=other.get(name, "?"),
-                        rank=rank,
-                    )
-
-    def check_shared_file(self, folder: Path | None = None) -> None:
-        """Raise SharedFault in all processes if one cannot see what rank 0 writes into a folder, or cannot write there.
-
-        Args:
-            folder: of the run, on rank 0.
-        """
-        if self.size == 1:
-            return
-        mark = None if folder is None else folder.resolve() / f".seen-{os.getpid()}-{time.time_ns()}.tmp"
-        if mark is not None:
-            mark.touch()
-        try:
-            path: Path = self.broadcast(mark)
-            self.raise_if_any_failed(self._fault_of(path))
-        finally:
-            if mark is not None:
-                mark.unlink()
-
-    def _fault_of(self, path: Path) -> str:
-        """Say what is wrong with the place of a file that rank 0 has written, or ""."""
-        until = time.monotonic() + SEEING
-        while not path.is_file():
-            if time.monotonic() > until:
-                return tr(
-                    "{path} of rank 0 is not seen here; the run folder must be on a file system that all hosts share.",
-                    path=path.parent,
-                )
-            time.sleep(0.1)
-        try:
-            own = path.with_name(f"{path.name}-{self.rank}")
-            own.touch()
-            own.unlink()
-        except OSError as error:
-            return tr(
-                "cannot write into {path}: {reason}. All ranks write into the run folder.",
-                path=path.parent,
-                reason=error.strerror,
-            )
-        return ""
 
     # --- steps --------------------------------------------------------------------------------------------------------
 
@@ -246,7 +138,7 @@ class ProcessGroup:
         return found
 
     def orthogonalise(self, matrices: Iterable[Tensor], dtype: torch.dtype | None) -> Iterable[Tensor]:
-        """Return `orthogonal` of each matrix, in all processes, each of which computes a share of them.
+        """Return `orthogonal` of each matrix, in all processes, each of which computes a share of those not sharded.
 
         The results are sent in the dtype of the computation, so every process has the same bits. In bfloat16 they are
         those of one process that computes all; in float32 the last bit may depend on how many are computed together.
@@ -256,9 +148,30 @@ class ProcessGroup:
         found = list(matrices)
         if not found:
             return found
-        owners = balanced([min(m.shape) ** 2 * max(m.shape) for m in found], self.size)
         with self.connected():
-            return (_sharded if hasattr(found[0], "to_local") else _replicated)(found, owners, self.rank, dtype)
+            if hasattr(found[0], "full_tensor"):
+                return [_orthogonal_shards(matrix, dtype) for matrix in found]
+            return self._share_out(found, dtype)
+
+    def _share_out(self, matrices: Sequence[Tensor], dtype: torch.dtype | None) -> list[Tensor]:
+        """Orthogonalise a share of the matrices, and exchange the results; each rank's are one message."""
+        owners = balanced([min(m.shape) ** 2 * max(m.shape) for m in matrices], self.size)
+        own = stacked_orthogonal((m for m, owner in zip(matrices, owners, strict=True) if owner == self.rank), dtype)
+        found: dict[int, Tensor] = {}
+        works = []
+        for owner in sorted(set(owners)):
+            places = [place for place, each in enumerate(owners) if each == owner]
+            if owner == self.rank:
+                flat = torch.cat([matrix.flatten() for matrix in own])
+            else:
+                count = sum(matrices[place].numel() for place in places)
+                flat = torch.empty(count, dtype=dtype or matrices[0].dtype, device=matrices[0].device)
+            works.append(dist.broadcast(flat.view(torch.uint8), src=owner, async_op=True))
+            parts = flat.split([matrices[place].numel() for place in places])
+            found |= {place: part.view(matrices[place].shape) for place, part in zip(places, parts, strict=True)}
+        for work in works:
+            work.wait()
+        return [found[place] for place in range(len(matrices))]
 
     # --- the end ------------------------------------------------------------------------------------------------------
 
@@ -275,17 +188,16 @@ class ProcessGroup:
             if self.size == 1 or is_out_of_memory(error) or isinstance(error, JumokError):
                 raise
             with suppress(RuntimeError):  # the store is gone, too
-                for rank in range(self.size):
-                    if self._store.check([f"ended/{rank}"]):
-                        code, fault = json.loads(self._store.get(f"ended/{rank}"))
-                        lost = ProcessLost(
-                            "rank {rank} of {size} ended: {why}. The run ends; continue it with {--resume}.",
-                            rank=rank,
-                            size=self.size,
-                            why=fault,
-                        )
-                        lost.exit_code = code
-                        raise lost from error
+                if self._store.check(["failure"]):
+                    rank, code, fault = json.loads(self._store.get("failure"))
+                    lost = ProcessLost(
+                        "rank {rank} of {size} ended: {why}. The run ends; continue it with {--resume}.",
+                        rank=rank,
+                        size=self.size,
+                        why=fault,
+                    )
+                    lost.exit_code = code
+                    raise lost from error
             raise ProcessLost(
                 "the connection to another process is lost: it was killed, or its host cannot be reached ({reason}). "
                 "The run ends; continue it with {--resume}.",
@@ -311,16 +223,24 @@ class ProcessGroup:
             raise OSError(tr("rank {rank} of {size}: {fault}", rank=rank, size=self.size, fault=reason)) from error
 
     def shutdown(self, error: BaseException | None) -> None:
-        """Disconnect, and leave word for the others how this process has ended, unless they know."""
-        if not isinstance(error, ProcessLost | SharedFault):
-            code = 130 if isinstance(error, KeyboardInterrupt) else getattr(error, "exit_code", 1) if error else 0
+        """Disconnect. The other processes learn the error of this one, unless they know."""
+        if error is not None and not isinstance(error, ProcessLost | SharedFault):
+            code = 130 if isinstance(error, KeyboardInterrupt) else getattr(error, "exit_code", 1)
             with suppress(RuntimeError):
-                self._store.set(f"ended/{self.rank}", json.dumps([code, _describe(error) if error else ""]))
+                self._store.set("failure", json.dumps([self.rank, code, _describe(error)]))
         dist.destroy_process_group()
 
 
 def _describe(error: BaseException) -> str:
     return str(error) if isinstance(error, JumokError) else f"{type(error).__name__}: {error}"
+
+
+def _orthogonal_shards(matrix: Any, dtype: torch.dtype | None) -> Tensor:
+    """Orthogonalise a matrix whose rows are divided among the processes; each gathers and computes the whole."""
+    from torch.distributed.tensor import distribute_tensor  # slow to import
+
+    whole = matrix.to(dtype or matrix.dtype).full_tensor()
+    return distribute_tensor(orthogonal(whole, dtype), matrix.device_mesh, matrix.placements, src_data_rank=None)
 
 
 # --- gradients that are summed ----------------------------------------------------------------------------------------
@@ -438,80 +358,3 @@ def _twin(model: Model) -> Model:
     for parameter, values in zip(twin.parameters(), parameters, strict=True):
         parameter.data = values
     return twin
-
-
-# --- Muon -------------------------------------------------------------------------------------------------------------
-
-
-def _replicated(
-    matrices: Sequence[Tensor], owners: Sequence[int], rank: int, dtype: torch.dtype | None
-) -> list[Tensor]:
-    """Orthogonalise the matrices of this process, and broadcast them; each rank's in one message."""
-    own = stacked_orthogonal((m for m, owner in zip(matrices, owners, strict=True) if owner == rank), dtype)
-    found: dict[int, Tensor] = {}
-    works = []
-    for owner in sorted(set(owners)):
-        places = [place for place, each in enumerate(owners) if each == owner]
-        if owner == rank:
-            flat = torch.cat([matrix.flatten() for matrix in own])
-        else:
-            count = sum(matrices[place].numel() for place in places)
-            flat = torch.empty(count, dtype=dtype or matrices[0].dtype, device=matrices[0].device)
-        works.append(dist.broadcast(flat.view(torch.uint8), src=owner, async_op=True))
-        parts = flat.split([matrices[place].numel() for place in places])
-        found |= {place: part.view(matrices[place].shape) for place, part in zip(places, parts, strict=True)}
-    for work in works:
-        work.wait()
-    return [found[place] for place in range(len(matrices))]
-
-
-def _sharded(matrices: Sequence[Any], owners: Sequence[int], rank: int, dtype: torch.dtype | None) -> list[Tensor]:
-    """Orthogonalise matrices whose rows are divided among the processes, divided in the same way.
-
-    Each process gathers the matrices that it computes, and no other ones. Both exchanges are all-to-all: the rows of
-    each matrix go to its owner, and their directions come back.
-    """
-    size = dist.get_world_size()
-    rows = [[len(part) for part in torch.empty(len(m), 0).chunk(size)] for m in matrices]
-    rows = [each + [0] * (size - len(each)) for each in rows]
-    places = [[place for place, owner in enumerate(owners) if owner == each] for each in range(size)]
-    local = [m.to_local().to(dtype or m.dtype) for m in matrices]  # as `orthogonal` rounds them
-    came = _swap(
-        [[local[place] for place in each] for each in places],
-        [[rows[place][sender] * matrices[place].shape[1] for place in places[rank]] for sender in range(size)],
-        like=local[0],
-    )
-    done = []  # for each matrix of this process, the rows of each rank
-    for index, place in enumerate(places[rank]):
-        whole = torch.cat([parts[index] for parts in came]).view(matrices[place].shape)
-        done.append(orthogonal(whole, dtype).split(rows[place]))
-    back = _swap(
-        [[parts[receiver] for parts in done] for receiver in range(size)],
-        [[local[place].numel() for place in each] for each in places],
-        like=local[0],
-    )
-    found: dict[int, Tensor] = {}
-    for each, directions in zip(places, back, strict=True):
-        found |= dict(zip(each, directions, strict=True))
-    return [_divided(found[place].view(local[place].shape), like=m) for place, m in enumerate(matrices)]
-
-
-def _swap(sent: Sequence[Sequence[Tensor]], sizes: Sequence[Sequence[int]], like: Tensor) -> list[tuple[Tensor, ...]]:
-    """Send tensors to each rank, and return those from each rank, one-dimensional.
-
-    Args:
-        sizes: of the tensors that come. like: a tensor of the same dtype and device.
-    """
-    totals = [sum(each) for each in sizes]
-    came = like.new_empty(sum(totals))
-    flat = torch.cat([like.new_empty(0), *(each.flatten() for tensors in sent for each in tensors)])
-    dist.all_to_all_single(came, flat, totals, [sum(each.numel() for each in tensors) for tensors in sent])
-    return [part.split(list(each)) for part, each in zip(came.split(totals), sizes, strict=True)]
-
-
-def _divided(rows: Tensor, like: Any) -> Tensor:
-    from torch.distributed.tensor import DTensor  # slow to import
-
-    return DTensor.from_local(
-        rows, like.device_mesh, like.placements, run_check=False, shape=like.shape, stride=like.stride()
-    )

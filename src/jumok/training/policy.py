@@ -1,49 +1,56 @@
-"""What is decided before the first step: precision, implementation of attention, compiling, dropout.
+"""What is decided before the first step: precision, implementation of attention, compiling, dropout, and what fits.
 
-Settings that leave something open are decided by measuring on the machine and the text at hand. The decisions are
-written to config.json, and a resumed run keeps to them.
+Rules decide what the settings leave open, so the same command makes the same choices each time. One thing is measured,
+a step, for less than a second: how often a run of some minutes sees its text follows from nothing else, and with it
+dropout, compiling and the size of validations. The choices are written to config.json, and a resumed run keeps to them.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch
 
-from jumok.config import ModelConfig, Precision, TrainConfig, count_kept, count_parameters
+from jumok.config import ModelConfig, TrainConfig, count_kept, count_parameters
 from jumok.config.features import kind_of
-from jumok.device import has_compiler, multiplies_bfloat16, processor_name
+from jumok.device import (
+    autocast,
+    has_compiler,
+    keeping_memory,
+    multiplies_bfloat16,
+    own_random,
+    processor_name,
+    seconds_of,
+)
 from jumok.errors import ConfigError, TrainingError
 from jumok.memory import free_memory, is_out_of_memory, require_memory
 from jumok.messages import message, tr
-from jumok.models import require_memory_for_model
-from jumok.training.autotune import Cost, measure, open_precisions
-from jumok.training.compilation import CompileTimes
+from jumok.models import build, require_memory_for_model
+from jumok.nn.attention import train_attention_by
+from jumok.training.adapters import Adapters
+from jumok.training.compilation import recompute_blocks
+from jumok.training.optim import Objective, make_optimizers
 from jumok.training.tasks import Task
 
-# How many times as fast passes are if they are compiled, about: 1.2 to 1.5 and 1.03 to 1.2 (bench/LOG.md). In float32
-# products take a larger part of a pass, and compiling leaves them as they are.
-COMPILED_SPEEDUP: dict[Precision, float] = {"bfloat16": 1.3, "float32": 1.1}
-MOST_COMPILING = 0.2  # of a run, whatever it would save: the estimates of both may be wrong
-LEAST_COMPILING = 2.0  # seconds that it takes with all code in the cache, half of which imports the compiler
-# The speed that a run keeps, as a share of what was measured for a second or two: in runs of 5 and 10 minutes 0.76 and
-# 0.78, validations included.
+MEASURED_TOKENS = 1024  # in the batch that is timed on a CPU; other devices are only as fast as they are filled
+# The speed that a run keeps, as a share of what was measured: in runs of 5 and 10 minutes 0.76 and 0.78, validations
+# included.
 KEPT_SPEED = 0.8
+# A run is compiled if its steps would take so many seconds uncompiled. Compiling takes 13 to 30 s the first time, and
+# then a step is so many times as fast (bench/LOG.md): products, which compiling leaves alone, take longer in float32.
+COMPILED_FROM: dict[str, float] = {"bfloat16": 120.0, "float32": 300.0}
+COMPILED_SPEEDUP: dict[str, float] = {"bfloat16": 1.2, "float32": 1.1}
 # (passes over the text, dropout): the rate for up to so many passes. Judged by runs of 2 to 20 passes over parts of
 # novels with the default weight decay (bench/LOG.md).
 DROPOUT = ((5.0, 0.0), (10.0, 0.1), (math.inf, 0.2))
-FUSED_MARGIN = 0.9  # the fused kernel is chosen where a pass takes at most this share of the time: less may be noise
-STEP_NUMBERS = 3  # that a step needs for each parameter at least: itself, its gradient, a moment
-NUMBER_BYTES: dict[Precision, int] = {"float32": 4, "bfloat16": 2}
-COUNTED_SHARE = 0.5  # share of the memory kept in a pass that is counted: some may be freed before the rest is made
+NUMBER_BYTES: dict[str, int] = {"float32": 4, "bfloat16": 2}
 ENDS_EARLY = 0.9  # of the time, below which a limit on passes is told
 AS_ASKED = message("as asked")
-TOO_LITTLE = message("too little memory for any step")
 
 
 class Choice(NamedTuple):
@@ -57,22 +64,16 @@ class Choice(NamedTuple):
 class Plan:
     """A run with nothing left to "auto".
 
-    tokens: how many the run will see, about. train_tokens: of the text. choices: by the setting. costs: what was
-    measured, the chosen one first; none where nothing was left open. notices: messages for the user.
+    tokens: how many the run will see, about. choices: by the setting. seconds_per_step: without validations and
+    samples; 0: nothing depended on it. notices: messages for the user.
     """
 
     shape: ModelConfig
     config: TrainConfig
     tokens: int
-    train_tokens: int
     choices: Mapping[str, Choice]
-    costs: Sequence[Cost]
+    seconds_per_step: float
     notices: tuple[str, ...]
-
-    @property
-    def seconds_per_step(self) -> float:
-        """As foreseen, without validation and samples. 0: nothing was measured. Infinity: too little memory."""
-        return self.costs[0].of_step(self.config, speedup(self.config)) if self.costs else 0.0
 
 
 def require_possible(config: TrainConfig, device: torch.device) -> None:
@@ -90,92 +91,93 @@ def make_plan(
     config: TrainConfig,
     task: Task[Any],
     device: torch.device,
-    train_tokens: int,
     *,
     choose_dropout: bool,
     processes: int = 1,
 ) -> Plan:
-    """Decide what the settings leave open; measure for a second or two if a decision needs it.
+    """Decide what the settings leave open, and measure a step if a decision needs its time.
 
     Args:
-        train_tokens: length of the training text.
         choose_dropout: the dropout follows from how often the text will be seen.
         processes: that compute a batch together; one of them measures, and the time of a pass is divided among them.
 
     Raises:
         ConfigError: the memory cannot hold the model, or a training step of it.
     """
-    parameters = count_parameters(shape)
-    found = _costs_with_room(shape, config, task, device, parameters)
-    costs = [dataclasses.replace(cost, seconds_per_batch=cost.seconds_per_batch / processes) for cost in found]
-    choices = {"precision": _precision(config, costs, device), "attention": _attention(config, costs, device)}
-
-    def foresee(compiling: Choice, seconds: float = 0.0) -> Plan:
-        with_it = {**choices, "compile": compiling}
-        return _foresee(shape, config, task, device, train_tokens, choose_dropout, costs, with_it, seconds)
-
-    if config.compile == "off":
-        return foresee(Choice("off", tr(AS_ASKED)))
-    plan = foresee(Choice("on", tr(AS_ASKED)))  # the code depends on what else is decided
-    if config.compile == "on":
-        known = CompileTimes(device).expected(plan.shape, plan.config) if config.minutes is not None else 0.0
-        return foresee(plan.choices["compile"], known)
-    if against := _against_compiling(task, device, costs):
-        return foresee(Choice("off", against))
-    length = _seconds_uncompiled(config, costs, task, train_tokens)
-    saved = length * (1 - costs[0].of_step(config, speedup(plan.config)) / costs[0].of_step(config))
-    seconds = LEAST_COMPILING
-    if seconds < min(saved, MOST_COMPILING * length):
-        seconds = CompileTimes(device).expected(plan.shape, plan.config)
-    return foresee(_compiling(seconds, saved, length), seconds)
-
-
-def _foresee(
-    shape: ModelConfig,
-    config: TrainConfig,
-    task: Task[Any],
-    device: torch.device,
-    train_tokens: int,
-    choose_dropout: bool,
-    costs: Sequence[Cost],
-    choices: dict[str, Choice],
-    compiling: float,
-) -> Plan:
-    """Foresee how often a run sees its text, and decide what follows from that. compiling: seconds, if it is done."""
-    parameters = count_parameters(shape)
-    decided = dataclasses.replace(config, **{name: choice.value for name, choice in choices.items()})
+    choices = {"precision": _precision(config, device), "attention": _attention(config, device)}
+    config = dataclasses.replace(config, **{name: choice.value for name, choice in choices.items()})
+    _require_memory(shape, config, task, device)
     per_step = task.tokens_per_batch * config.accumulate
-    if config.minutes is None:
-        foreseen = tokens = (config.steps or 0) * per_step
-    else:
-        seconds = costs[0].of_step(config, speedup(decided)) / KEPT_SPEED
-        left = 60 * config.minutes - (compiling if decided.compile == "on" else 0)
-        foreseen = int(max(0.0, left) / seconds * per_step)
-        tokens = int(min(most_tokens(decided, task, train_tokens), foreseen))
-    passes = tokens / train_tokens
-    dropout = Choice(shape.dropout, tr(AS_ASKED))
-    if choose_dropout:
-        dropout = _dropout(passes, task)
+    against = _against_compiling(config, task, device)
+    measures = config.minutes is not None or against is None
+    seconds = measure_step(shape, config, task, device, processes) if measures else 0.0
+    most = task.most_tokens(config)
+    choices["compile"] = against or _compiling(config, seconds * most / per_step)
+    config = dataclasses.replace(config, compile=choices["compile"].value)
+    seconds /= speedup(config)
+    foreseen = most if config.minutes is None else 60 * config.minutes * KEPT_SPEED / seconds * per_step
+    tokens = min(most, foreseen)
+    passes = tokens / task.train_tokens
+    dropout = _dropout(passes, task) if choose_dropout else Choice(shape.dropout, tr(AS_ASKED))
+    choices["dropout"] = dropout._replace(value=f"{dropout.value:g}")
     return Plan(
         shape=dataclasses.replace(shape, dropout=dropout.value),
-        config=decided,
-        tokens=max(per_step, tokens),
-        train_tokens=train_tokens,
-        choices=_shown({**choices, "dropout": dropout}),
-        costs=costs,
+        config=config,
+        tokens=max(per_step, int(tokens)),
+        choices=choices,
+        seconds_per_step=seconds,
         notices=(
-            *slow_precision(decided, device),
-            *_small_text(parameters, dropout.value, train_tokens, passes, config),
-            *_ends_early(passes, tokens / max(1, foreseen), config),
+            *slow_precision(config, device),
+            *_small_text(count_parameters(shape), dropout.value, task.train_tokens, passes, config),
+            *_ends_early(passes, tokens / foreseen, config),
         ),
     )
 
 
-def must_measure(config: TrainConfig, device: torch.device) -> bool:
-    """Return whether a decision depends on how long a step takes."""
-    chooses_attention = config.attention == "auto" and device.type == "cpu"
-    chooses_precision = len(open_precisions(config, device)) > 1
-    return config.minutes is not None or chooses_attention or chooses_precision or config.compile == "auto"
+def speedup(config: TrainConfig) -> float:
+    """Return how many times as fast a step is as measured, about."""
+    return COMPILED_SPEEDUP[config.precision] if config.compile == "on" else 1.0
+
+
+def measure_step(
+    shape: ModelConfig, config: TrainConfig, task: Task[Any], device: torch.device, processes: int = 1
+) -> float:
+    """Return the seconds of an optimizer step of a model like that of the run, uncompiled.
+
+    They follow from the faster of two passes over a part of a batch, and an update.
+
+    Args:
+        config: with the precision and the attention decided. processes: see `make_plan`.
+    """
+    batch = task.parts(0)[0]
+    rows = len(batch[0])
+    if device.type == "cpu":
+        rows = max(1, min(rows, MEASURED_TOKENS // batch[0].shape[1]))
+    batch = tuple(tensor[:rows] for tensor in batch)
+    with keeping_memory(device), own_random(device):
+        model = build(shape).to(device)
+        train_attention_by(model, "fused" if config.attention == "fused" else "chunked")
+        if config.recompute:
+            recompute_blocks(model)
+        if config.lora is not None:
+            Adapters(model, config.lora, seed=config.seed)
+        objective, optimizers = Objective(task, model), make_optimizers(model, config)
+
+        def forward_and_backward() -> None:
+            model.zero_grad()
+            with autocast(device, config.precision):
+                loss = objective(task.counts(batch), *batch).sum()
+            loss.backward()
+
+        def update() -> None:
+            for optimizer in optimizers:
+                optimizer.step()
+
+        forward_and_backward()  # the first of each takes longer
+        one_pass = min(seconds_of(forward_and_backward, device) for _ in range(2))
+        update()
+        one_update = seconds_of(update, device)
+    return config.accumulate * one_pass / task.cost(batch) / processes + one_update
 
 
 def slow_precision(config: TrainConfig, device: torch.device) -> tuple[str, ...]:
@@ -190,56 +192,35 @@ def slow_precision(config: TrainConfig, device: torch.device) -> tuple[str, ...]
     )
 
 
-def measured(shape: ModelConfig, config: TrainConfig, task: Task[Any], device: torch.device) -> list[Cost]:
-    """Measure what each way to train costs, the best one first."""
-    costs = measure(shape, config, task, device)
-    return sorted(costs, key=lambda cost: cost.of_step(config) / (FUSED_MARGIN if cost.attention == "fused" else 1.0))
+# --- memory -----------------------------------------------------------------------------------------------------------
 
 
-def memory_of(parameters: int, cost: Cost) -> dict[str, float]:
-    """Return about how many bytes parameters, gradients, moments and the activations of a forward pass take."""
-    size = 4.0 * parameters
-    return {"parameters": size, "gradients": cost.gradients, "moments": cost.moments, "kept": cost.activation_bytes}
+def least_memory(shape: ModelConfig, config: TrainConfig, task: Task[Any]) -> dict[str, float]:
+    """Return how many bytes a step needs at least.
+
+    Returns:
+        "parameters", "gradients", "moments" (one for each parameter) and "kept" (activations for the backward pass).
+    """
+    size = 4.0 * count_parameters(shape)
+    trained = size if config.lora is None else 0.0  # there are few adapters
+    activations = count_kept(shape, recompute=config.recompute) * task.tokens_per_batch
+    return {
+        "parameters": size,
+        "gradients": trained,
+        "moments": trained,
+        "kept": float(NUMBER_BYTES[config.precision] * activations),
+    }
 
 
-def most_tokens(config: TrainConfig, task: Task[Any], train_tokens: int) -> float:
-    """Return how many tokens a run by minutes may see, by its limit on passes over a text of train_tokens."""
-    if not config.passes:
-        return math.inf
-    least = task.least_steps * task.tokens_per_batch * config.accumulate
-    return max(config.passes * train_tokens, least)
-
-
-def speedup(config: TrainConfig) -> float:
-    """Return how many times as fast passes are as measured, about."""
-    return 1.0 if config.compile != "on" or config.precision == "auto" else COMPILED_SPEEDUP[config.precision]
-
-
-def _costs_with_room(
-    shape: ModelConfig, config: TrainConfig, task: Task[Any], device: torch.device, parameters: int
-) -> list[Cost]:
-    """Measure, if anything must be. Raises ConfigError where the memory does not suffice."""
+def _require_memory(shape: ModelConfig, config: TrainConfig, task: Task[Any], device: torch.device) -> None:
     require_memory_for_model(shape)
-    free = free_memory(device)
-    number = min(NUMBER_BYTES[precision] for precision in open_precisions(config, device))
-    kept = number * count_kept(shape, recompute=config.recompute) * task.tokens_per_batch
-    numbers = STEP_NUMBERS if config.lora is None else 1  # there are few adapters
-    _require_step_room(numbers * 4 * parameters + kept, free, task, config)
-    costs = measured(shape, config, task, device) if must_measure(config, device) else []
-    if costs:
-        memory = memory_of(parameters, costs[0])
-        _require_step_room(sum(memory.values()) - COUNTED_SHARE * memory["kept"], free, task, config)
-    return costs
-
-
-def _require_step_room(needed: float, free: int | None, task: Task[Any], config: TrainConfig) -> None:
     tokens = f"{task.tokens_per_batch:,}"
     what = (
         tr("a training step over {tokens} tokens", tokens=tokens)
         if config.recompute
         else tr("a training step over {tokens} tokens without {--recompute}", tokens=tokens)
     )
-    require_memory(int(needed), what, free=free)
+    require_memory(int(sum(least_memory(shape, config, task).values())), what, free=free_memory(device))
 
 
 @contextmanager
@@ -264,73 +245,43 @@ def memory_errors(shape: ModelConfig, config: TrainConfig) -> Iterator[None]:
 # --- decisions --------------------------------------------------------------------------------------------------------
 
 
-def _precision(config: TrainConfig, costs: Sequence[Cost], device: torch.device) -> Choice:
+def _precision(config: TrainConfig, device: torch.device) -> Choice:
     if config.precision != "auto":
         return Choice(config.precision, tr(AS_ASKED))
-    if len(only := open_precisions(config, device)) == 1:
-        return Choice(only[0], tr("this processor has no instructions for products in bfloat16"))
-    chosen = costs[0]
-    other = min((cost for cost in costs if cost.precision != chosen.precision), key=lambda cost: cost.seconds_per_batch)
-    if math.isinf(chosen.seconds_per_batch):
-        why = tr(TOO_LITTLE)
-    elif math.isinf(other.seconds_per_batch):
-        why = tr("too little memory for {other}", other=other.precision)
-    else:
-        times = other.of_step(config) / chosen.of_step(config)
-        why = tr("{times:.1f} times as fast as {other}", times=times, other=other.precision)
-    return Choice(chosen.precision, why)
+    if multiplies_bfloat16(device):
+        return Choice("bfloat16", tr("products in bfloat16 are faster, and this processor has instructions for them"))
+    return Choice("float32", tr("this processor has no instructions for products in bfloat16"))
 
 
-def _attention(config: TrainConfig, costs: Sequence[Cost], device: torch.device) -> Choice:
+def _attention(config: TrainConfig, device: torch.device) -> Choice:
     if config.attention != "auto":
         return Choice(config.attention, tr(AS_ASKED))
     if device.type != "cpu":
         return Choice("fused", tr("the only one on {device}", device=device.type))
-    chosen = costs[0]
-    alike = [cost for cost in costs if cost.precision == chosen.precision]
-    taken = ", ".join(f"{cost.attention} {1000 * cost.seconds_per_batch:,.1f}" for cost in alike)
-    if len(alike) == 1:
-        why = tr("nothing to choose (no attention, dropout on its weights, very few tokens), or no time to measure it")
-    elif chosen.seconds_per_batch == min(cost.seconds_per_batch for cost in alike):
-        why = tr("milliseconds of a pass: {taken}", taken=taken)
-    else:
-        why = tr("milliseconds of a pass: {taken}, too small a difference", taken=taken)
-    return Choice(chosen.attention, why)
+    return Choice("chunked", tr("its backward pass is faster on CPUs"))
 
 
-def _compiling(seconds: float, saved: float, length: float) -> Choice:
-    """Choose whether to compile. seconds: that it takes; saved: that it saves of a run of this length."""
-    why = tr(
-        "it takes about {seconds:,.0f} seconds, and saves about {saved:,.0f} of {length:,.0f}",
-        seconds=seconds,
-        saved=saved,
-        length=length,
-    )
-    if saved > seconds >= MOST_COMPILING * length:
-        why += tr("; it may take a fifth of them at most")
-    return Choice("on" if seconds < min(saved, MOST_COMPILING * length) else "off", why)
-
-
-def _seconds_uncompiled(config: TrainConfig, costs: Sequence[Cost], task: Task[Any], train_tokens: int) -> float:
-    """Return how long a run would last without compiling."""
-    step = costs[0].of_step(config)
-    if config.minutes is None:
-        return (config.steps or 0) * step
-    steps = most_tokens(config, task, train_tokens) / (task.tokens_per_batch * config.accumulate)
-    return min(60 * config.minutes, steps * step)
-
-
-def _against_compiling(task: Task[Any], device: torch.device, costs: Sequence[Cost]) -> str:
-    """Say why no run like this is compiled, or "" if only its length decides."""
-    if math.isinf(costs[0].seconds_per_batch):
-        return tr(TOO_LITTLE)
+def _against_compiling(config: TrainConfig, task: Task[Any], device: torch.device) -> Choice | None:
+    """Return the choice where the length of the run does not decide it."""
+    if config.compile != "auto":
+        return Choice(config.compile, tr(AS_ASKED))
     if not task.fixed_shapes:
-        return tr("its batches differ in shape, and each shape would be compiled anew")
+        return Choice("off", tr("its batches differ in shape, and each shape would be compiled anew"))
     if has_compiler(device):
-        return ""
+        return None
     if device.type == "cpu":
-        return tr("no C++ compiler was found (g++, clang++ or cl)")
-    return tr("Triton is not installed") if device.type == "cuda" else tr("not done on {device}", device=device.type)
+        return Choice("off", tr("no C++ compiler was found (g++, clang++ or cl)"))
+    no_triton = tr("Triton is not installed")
+    return Choice("off", no_triton if device.type == "cuda" else tr("not done on {device}", device=device.type))
+
+
+def _compiling(config: TrainConfig, seconds: float) -> Choice:
+    """Choose by the length of the run. seconds: that its steps take, uncompiled, if nothing ends it before."""
+    length, least = min(seconds, 60 * (config.minutes or math.inf)), COMPILED_FROM[config.precision]
+    facts = {"length": length, "least": least, "precision": config.precision}
+    if length >= least:
+        return Choice("on", tr("a run of {length:,.0f} seconds in {precision}, {least:.0f} or more", **facts))
+    return Choice("off", tr("a run of {length:,.0f} seconds in {precision}, less than {least:.0f}", **facts))
 
 
 def _dropout(passes: float, task: Task[Any]) -> Choice:
@@ -339,14 +290,6 @@ def _dropout(passes: float, task: Task[Any]) -> Choice:
     if rate == task.most_dropout:
         why += tr(", and it is at most {dropout:g} for this task", dropout=rate)
     return Choice(rate, why)
-
-
-def _shown(choices: Mapping[str, Choice]) -> dict[str, Choice]:
-    """Return the choices with numbers as they are written."""
-    return {
-        name: choice._replace(value=f"{choice.value:g}") if isinstance(choice.value, float) else choice
-        for name, choice in choices.items()
-    }
 
 
 def _small_text(
@@ -394,22 +337,12 @@ def _ends_early(passes: float, share: float, config: TrainConfig) -> tuple[str, 
 
 
 @dataclass(frozen=True, kw_only=True)
-class Option:
-    """One way to train. seconds: of an optimizer step, uncompiled; infinity where there is too little memory."""
-
-    precision: str
-    attention: str
-    seconds: float
-    chosen: bool
-
-
-@dataclass(frozen=True, kw_only=True)
 class Explanation:
     """What a run would do, and why.
 
     model: kind. device, threads: where. flops_per_token: of a forward and a backward pass, about: six for each
-    parameter. choices: by the setting. candidates: what was measured. seconds_per_step: as measured, compiled if the
-    run will be. steps, seconds, passes: as foreseen, which is slower. memory: see `memory_of`.
+    parameter. choices: by the setting. seconds_per_step: see `Plan`. steps, seconds, passes: as foreseen, which is
+    slower. memory: see `least_memory`.
     """
 
     model: str
@@ -419,7 +352,6 @@ class Explanation:
     threads: int
     train_tokens: int
     tokens_per_step: int
-    candidates: tuple[Option, ...]
     choices: Mapping[str, Choice]
     seconds_per_step: float
     steps: int
@@ -429,32 +361,22 @@ class Explanation:
 
 
 def explain(plan: Plan, task: Task[Any], device: torch.device) -> Explanation:
-    """Explain a plan. What it did not need to measure is measured now."""
+    """Explain a plan. A step that it did not need to measure is measured now."""
     config, parameters = plan.config, count_parameters(plan.shape)
-    costs = plan.costs or measured(plan.shape, config, task, device)
-    chosen, per_step = costs[0], task.tokens_per_batch * config.accumulate
-    seconds = chosen.of_step(config, speedup(config))
+    per_step = task.tokens_per_batch * config.accumulate
+    seconds = plan.seconds_per_step or measure_step(plan.shape, config, task, device) / speedup(config)
     return Explanation(
         model=kind_of(plan.shape),
         parameters=parameters,
         flops_per_token=6.0 * parameters,
         device=processor_name(device),
         threads=torch.get_num_threads(),
-        train_tokens=plan.train_tokens,
+        train_tokens=task.train_tokens,
         tokens_per_step=per_step,
-        candidates=tuple(
-            Option(
-                precision=cost.precision,
-                attention=cost.attention,
-                seconds=cost.of_step(config),
-                chosen=cost is chosen,
-            )
-            for cost in sorted(costs, key=lambda cost: (cost.precision != "float32", cost.attention))
-        ),
         choices=plan.choices,
         seconds_per_step=seconds,
         steps=round(plan.tokens / per_step),
         seconds=plan.tokens / per_step * seconds / KEPT_SPEED,
-        passes=plan.tokens / plan.train_tokens,
-        memory=memory_of(parameters, chosen),
+        passes=plan.tokens / task.train_tokens,
+        memory=least_memory(plan.shape, config, task),
     )

@@ -25,7 +25,7 @@ from jumok.text import Table, Text
 from jumok.training.adapters import read_base, require_one_process
 from jumok.training.checkpoint import LOGS, cut_logs, restore_checkpoint
 from jumok.training.parallel import ProcessGroup
-from jumok.training.policy import memory_errors, most_tokens, slow_precision
+from jumok.training.policy import slow_precision
 from jumok.training.run import TrainingRun
 from jumok.training.run_record import (
     RunRecord,
@@ -34,7 +34,7 @@ from jumok.training.run_record import (
     refuse_other_texts,
     require_reachable,
 )
-from jumok.training.start import adapt, new_run
+from jumok.training.start import adapt, reopen
 
 
 def resume(
@@ -56,7 +56,6 @@ def resume(
     folder = RunFolder.open(out)
     with ExitStack() as held:
         held.enter_context(folder.lock())  # before anything is read that another process may be about to change
-        group.check_shared_file(folder.path)
         folder.finish_swap()
         record, machine = RunRecord.of(folder), {**describe_machine(device), "processes": group.size}
         by_name = {name: value for name, value in settings.items() if value is not None}
@@ -69,15 +68,11 @@ def resume(
             holds_out = config.val > 0 or record.data["val_sha256"] is not None
             require_reachable(record.task, config, holds_out=holds_out)
         config = of_this_launch(config, by_name)
-        tokenizer = folder.read_tokenizer()
-        task = record.task(folder, record.data, tokenizer, record.shape, config)
-        group.require_rows(task.rows_per_batch)
-        with memory_errors(record.shape, config):
-            run = new_run(folder, task, record.shape, config, tokenizer, device, began, report, group)
+        run = reopen(record, config, device, began, report, group)
         if config.lora is not None:
             require_one_process(group.size)
             adapted = record.content["adapter"]
-            adapt(run, whole=adapted["trained"], base=read_base(folder, run.model, adapted))
+            adapt(run, fully_trained=adapted["trained"], base=read_base(folder, run.model, adapted))
         run.history.stages, run.history.numbers = record.stages, {"planned_tokens": record.planned_tokens}
         saved, run.history.notices = folder.checkpoints.newest()
         if further:
@@ -85,7 +80,7 @@ def resume(
         goes_back = _place(run, record, saved)
         if run.history.result is None:
             run.history.notices += slow_precision(config, device)
-        moved = differences(record.machine or machine, machine)
+        moved = differences(record.machine, machine)
         if moved and not further and run.history.result is None:
             run.history.notices.append(
                 tr(
@@ -120,16 +115,9 @@ def _place(run: TrainingRun, record: RunRecord, saved: Checkpoint | None) -> boo
 
 def _go_back(run: TrainingRun, record: RunRecord, saved: Checkpoint | None) -> None:
     """Go to a saved state; without one, to the beginning."""
-    folder, init = run.folder, record.data.get("init")
-    if saved is None and init:
-        raise RunError(
-            "{path} began with the parameters of {init}, and no whole training state is left to continue; "
-            "start a new run with {--init {init}} and another folder.",
-            path=folder.path,
-            init=init,
-        )
-    if saved is None and run.history.notices:
-        run.history.notices.append(_new_beginning(folder.set_aside_parameters()))
+    folder = run.folder
+    if saved is None and (run.history.notices or record.data.get("init")):
+        raise _without_state(run)
     if record.finished is not None:  # and its end is damaged
         folder.write_config({key: value for key, value in record.content.items() if key != "finished"})
     if saved is None:
@@ -150,17 +138,6 @@ def _go_back(run: TrainingRun, record: RunRecord, saved: Checkpoint | None) -> N
         )
 
 
-def _new_beginning(kept: Path | None) -> str:
-    """Return a message for a run whose states are all damaged. kept: where its best parameters are now, too."""
-    if kept is None:
-        return tr("No whole training state is left, so the run starts from its beginning.")
-    return tr(
-        "No whole training state is left, so the run starts from its beginning. The best parameters that it had are "
-        "kept in {path}.",
-        path=kept,
-    )
-
-
 def _mended_parameters(run: TrainingRun, record: RunRecord, saved: Checkpoint | None) -> Mapping[str, Any]:
     """Restore damaged parameters, with which a stage begins, from a state; return the figures of the parameters."""
     metrics: Mapping[str, Any] = record.content["metrics"]
@@ -170,7 +147,7 @@ def _mended_parameters(run: TrainingRun, record: RunRecord, saved: Checkpoint | 
     if not at_end:  # the parameters may be newer than the state
         if not _unreadable(run):
             return metrics
-        metrics = _recorded(saved, "best_metrics")
+        metrics = saved.numbers["best_metrics"]
         run.put_metrics(metrics)  # first, or a kill in between would leave them wrong
     run.folder.put_back_parameters(saved)
     return metrics
@@ -179,26 +156,12 @@ def _mended_parameters(run: TrainingRun, record: RunRecord, saved: Checkpoint | 
 def _lost_parameters(run: TrainingRun, saved: Checkpoint) -> str:
     """Put the best parameters back that belong to a state; what is wrong with them if that cannot be, or ""."""
     if saved.best is not None and not run.folder.has_parameters_of(saved):
-        run.put_metrics(_recorded(saved, "best_metrics"))  # first, or a kill in between would leave them wrong
+        run.put_metrics(saved.numbers["best_metrics"])  # first, or a kill in between would leave them wrong
         if not run.folder.put_back_parameters(saved):
             path = run.folder.path / "model.safetensors"
             return tr("{path} is damaged, and so is its copy in the training state.", path=path)
-    best, validated = (_recorded(saved, name) for name in ("best", "validated"))
-    expected = best is not None if run.task.has_validation else validated > 0
+    expected = saved.numbers["best"] is not None if run.task.has_validation else saved.numbers["validated"] > 0
     return _unreadable(run) if expected else ""
-
-
-def _recorded(saved: Checkpoint, name: str) -> Any:
-    """Return what a state says under a name, which a damaged one may lack."""
-    if name not in saved.numbers:
-        raise RunError(
-            "the training state after {step:,} steps is damaged: {error} Delete its folder in {folder} to go on "
-            "from the one before.",
-            step=saved.step,
-            error=tr("{name} is missing", name=name) + ".",
-            folder="state/",
-        )
-    return saved.numbers[name]
 
 
 def _unreadable(run: TrainingRun) -> str:
@@ -223,8 +186,7 @@ def _go_to_end(
     step, best_step = ended["step"], metrics.get("step", ended["step"])
     run.history.numbers = {"step": step, "best_step": best_step}
     if saved is not None:
-        lowest, read = saved.numbers.get("lowest_step", best_step), saved.numbers.get("validation_read", 0)
-        run.history.numbers |= {"lowest_step": lowest, "validation_read": read, "seconds": _recorded(saved, "seconds")}
+        run.history.numbers |= {name: saved.numbers[name] for name in ("lowest_step", "validation_read", "seconds")}
         run.history.began = time.monotonic()
     try:
         run.history.result = run.finish(
@@ -247,11 +209,11 @@ def add_stage(run: TrainingRun, record: RunRecord, saved: Checkpoint | None, mac
     ended, metrics = record.content["finished"], record.content["metrics"]
     seconds = 0.0 if saved is None else saved.numbers["seconds"]
     per_step = run.tokens_per_step
+    most = run.task.most_tokens(run.config)
     if run.config.steps is not None:
-        run.history.numbers["planned_tokens"] = run.config.steps * per_step
+        run.history.numbers["planned_tokens"] = int(most)
     elif seconds:  # as fast as so far
         expected = ended["step"] * per_step / seconds * 60 * (run.config.minutes or 0)
-        most = most_tokens(run.config, run.task, run.train_tokens)
         run.history.numbers["planned_tokens"] = max(per_step, int(min(expected, most)))
     run.history.stages.append(
         {
@@ -279,7 +241,7 @@ def go_to_stage(run: TrainingRun, metrics: Mapping[str, Any], saved: Checkpoint 
     if run.adapters is None:
         run.folder.read_parameters(run.model)
     else:
-        run.adapters.restore(adapters_in(saved, run.folder.path), where=str(run.folder.path), best=True)
+        run.adapters.restore(_adapters_in(run, saved), where=str(run.folder.path), best=True)
     stage = run.history.stages[-1]
     if run.config.minutes is not None:  # not from the plan, which a limit on passes may have shortened
         run.history.numbers["seconds_per_step"] = stage["seconds"] / max(1, stage["step"])
@@ -294,11 +256,18 @@ def go_to_stage(run: TrainingRun, metrics: Mapping[str, Any], saved: Checkpoint 
     cut_logs(run, stage["logs"])
 
 
-def adapters_in(saved: Checkpoint | None, path: Path) -> dict[str, Tensor]:
-    """Return the tensors of the adapters in a training state. Raises RunError if there is no state."""
+def _adapters_in(run: TrainingRun, saved: Checkpoint | None) -> dict[str, Tensor]:
+    """Return the tensors of the adapters in a training state."""
     if saved is None:
-        raise RunError(
-            "{path} has no whole training state left, which has its adapters; start a new run with {--init {path}}.",
-            path=path,
-        )
+        raise _without_state(run)
     return {name.removeprefix("model."): t for name, t in saved.tensors.items() if name.startswith("model.")}
+
+
+def _without_state(run: TrainingRun) -> RunError:
+    """Return the error for a run that has no whole training state any more, with what was found of them."""
+    return RunError(
+        "{path} has no whole training state left to continue. {damaged} Start a new run in another folder; "
+        "{--init {path}} begins it with the best parameters of this one.",
+        path=run.folder.path,
+        damaged=" ".join(run.history.notices),
+    )

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field
-from types import NoneType, UnionType
-from typing import TYPE_CHECKING, Any, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
 from torch.optim import Optimizer
 
-from jumok.config import TrainConfig, require_type
+from jumok.config import TrainConfig
 from jumok.device import autocast
 from jumok.models import Model
 from jumok.models.modes import eval_mode
@@ -35,27 +34,10 @@ class Stateful:
         return {name: getattr(self, name) for name in type(self).__annotations__}
 
     def load_state_dict(self, numbers: Mapping[str, Any]) -> None:
-        """Take over the fields that a training state has. Those that an older version did not save stay as they are."""
-        for name, value in self.checked(numbers).items():
-            setattr(self, name, value)
-
-    @classmethod
-    def checked(cls, numbers: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the fields that a training state has.
-
-        Raises:
-            ConfigError: one has another type than when it was saved.
-        """
-        found = {}
-        for name, hint in get_type_hints(cls).items():
+        """Take over the fields that are in the numbers of a training state; none are when a run begins."""
+        for name in type(self).__annotations__:
             if name in numbers:
-                value, kinds = numbers[name], get_args(hint) if isinstance(hint, UnionType) else (hint,)
-                if value is not None or NoneType not in kinds:
-                    kind = get_origin(kinds[0]) or kinds[0]
-                    value = kind(value) if kind is tuple and isinstance(value, list) else value  # JSON has lists only
-                    require_type(name, value, kind)
-                found[name] = value
-        return found
+                setattr(self, name, numbers[name])
 
 
 @dataclass(kw_only=True)
@@ -84,7 +66,7 @@ class RunHistory:
 
 @dataclass(kw_only=True)
 class TrainingRun:
-    """A run that is ready to train: its folder, which it has locked, its settings, its model and its optimizers.
+    """A run that is ready to train: its locked folder, its settings, its model and its optimizers.
 
     What changes from step to step belongs to the parts of `jumok.training.loop.Loop`.
 
@@ -115,11 +97,6 @@ class TrainingRun:
         return self.model if self.shards is None else self.shards.model
 
     @property
-    def train_tokens(self) -> int:
-        """Return the length of the training part."""
-        return int(self.task.data["train_tokens"])
-
-    @property
     def tokens_per_step(self) -> int:
         """Tokens that an optimizer step is trained on, about."""
         return self.task.tokens_per_batch * self.config.accumulate
@@ -145,19 +122,13 @@ class TrainingRun:
             yield
 
     def write_parameters(self) -> None:
-        """Write model.safetensors, and the adapters if the run trains some."""
+        """Write model.safetensors, with the adapters merged if the run trains some."""
         if self.adapters is not None:
             self.adapters.keep_best()
         with self.whole():
             if self.group.rank:
                 return
             self.folder.write_parameters(self.model)
-        self.write_adapters()
-
-    def write_adapters(self) -> None:
-        """Write the adapters that model.safetensors was written with."""
-        if self.adapters is not None:
-            self.adapters.write(self.folder, self.folder.read_config()["data"].get("init"))
 
     def read_best(self) -> None:
         """Give `model` the parameters in the folder, for good."""

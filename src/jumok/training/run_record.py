@@ -32,7 +32,7 @@ class RunRecord:
     shape: ModelConfig
     config: TrainConfig
     planned_tokens: int
-    machine: dict[str, Any] | None
+    machine: dict[str, Any]
     data: dict[str, Any]
     stages: list[dict[str, Any]]
     finished: dict[str, Any] | None
@@ -59,7 +59,7 @@ class RunRecord:
                 planned_tokens=current["train"]["planned_tokens"],
                 shape=folder.model_config(),
                 config=training_of(current["train"]),
-                machine=current.get("machine"),
+                machine=current["machine"],
                 data=content["data"],
                 stages=stages,
                 finished=content.get("finished"),
@@ -68,17 +68,10 @@ class RunRecord:
                 content["adapter"]["trained"], content["adapter"]["sha256"]
             if record.finished is not None:
                 record.finished["step"], record.finished["reason"], content["metrics"]
-            if record.machine is not None:
-                record.machine["versions"].keys()
+            record.machine["versions"].keys()
             missing = record.task.keys - record.data.keys()
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise RunError("{path} is damaged ({error}); restore it from a copy.", path=path, error=error) from None
-        if current["train"].get("teacher") and record.finished is None:
-            raise ResumeError(
-                "{out} was started with {--teacher} by an earlier version, which this one does not continue. The best "
-                "parameters so far are in it; {--init {out}} starts a new run from them.",
-                out=folder.path,
-            )
         if missing:
             names = ", ".join(sorted(missing))
             raise RunError("{path} is damaged: data lacks {missing}.", path=path, missing=names)
@@ -139,31 +132,22 @@ def refuse_other_settings(record: RunRecord, given: Mapping[str, Any], by_name: 
 def refuse_other_texts(record: RunRecord, text: Text | Table | None, val_text: Text | Table | None) -> None:
     """Raise ResumeError for a text that is not the one that the run was started with; None will do."""
     data = record.data
-    sources = ", ".join(data["sources"])
-    for given, digest, chars, rows in (
-        (text, data["sha256"], "chars", "rows"),
-        (val_text, data["val_sha256"], "val_chars", "held_out_rows"),
-    ):
-        if given is None or given.sha256 == digest:
-            continue
-        if not digest:
-            before = tr("without a held-out file")
-        else:
-            size = _chars(data[chars]) if chars in data else _rows(data[rows])
-            facts = {"sources": sources, "size": size, "sha256": digest[:12]}
-            before = (
-                tr("with another text ({sources}): {size}, sha256 {sha256}…", **facts)
-                if given is text
-                else tr("with another held-out text: {size}, sha256 {sha256}…", **facts)
-            )
+    if text is not None and text.sha256 != data["sha256"]:
         raise ResumeError(
-            "{out} was started {before}; now {names} was given: {size}, sha256 {sha256}…. Leave it "
-            "out to continue with what the run has, or start a new run with another {--out}.",
+            "{out} was started with another text ({sources}, sha256 {sha256}…), not with {names} (sha256 {other}…). "
+            "Leave it out to continue with what the run has, or start a new run with another {--out}.",
             out=record.folder.path,
-            before=before,
-            names=", ".join(source.name for source in given.sources),
-            size=size_of(given),
-            sha256=given.sha256[:12],
+            sources=", ".join(data["sources"]),
+            sha256=data["sha256"][:12],
+            names=", ".join(source.name for source in text.sources),
+            other=text.sha256[:12],
+        )
+    if val_text is not None and val_text.sha256 != data["val_sha256"]:
+        raise ResumeError(
+            "{out} was not started with this held-out text ({names}). Leave it out to continue with what the run has, "
+            "or start a new run with another {--out}.",
+            out=record.folder.path,
+            names=", ".join(source.name for source in val_text.sources),
         )
 
 
@@ -181,12 +165,6 @@ def require_reachable(task: type[Task[Any]], config: TrainConfig, *, holds_out: 
 
 def size_of(source: Text | Table) -> str:
     """Return the length of a source, in words."""
-    return _chars(source.chars) if isinstance(source, Text) else _rows(len(source))
-
-
-def _chars(count: int) -> str:
-    return tr("{chars:,} characters", chars=count)
-
-
-def _rows(count: int) -> str:
-    return tr("{rows:,} rows", rows=count)
+    if isinstance(source, Text):
+        return tr("{chars:,} characters", chars=source.chars)
+    return tr("{rows:,} rows", rows=len(source))

@@ -6,13 +6,11 @@ In a launch of several processes rank 0 makes the run, or resumes it (`jumok.tra
 from __future__ import annotations
 
 import dataclasses
-import math
 import os
 import time
 from collections.abc import Callable, Collection, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass, field
-from functools import partial
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +20,6 @@ from safetensors import SafetensorError
 from jumok import config as configuration
 from jumok.config import ModelConfig, TaskConfig, TrainConfig
 from jumok.config.features import KINDS, kind_name
-from jumok.data.shards import has_shards
 from jumok.device import describe_machine
 from jumok.errors import ConfigError, JumokError, RunError, SharedFault
 from jumok.messages import tr
@@ -42,232 +39,186 @@ from jumok.training.adapters import Adapters, require_one_process, require_peft,
 from jumok.training.checkpoint import restore_tensors, restore_together
 from jumok.training.compilation import recompute_blocks
 from jumok.training.loop import Loop
-from jumok.training.optim import make_optimizers
+from jumok.training.optim import Objective, make_optimizers
 from jumok.training.parallel import ProcessGroup, Shards, replicate
-from jumok.training.policy import Plan, make_plan, memory_errors, must_measure, require_possible
+from jumok.training.policy import make_plan, memory_errors, require_possible
 from jumok.training.run import RunHistory, TrainingRun
 from jumok.training.run_record import RunRecord, require_reachable, size_of
 from jumok.training.tasks import TASKS, Material, Task
-from jumok.training.tasks.task import Objective
 
 Source = str | os.PathLike[str] | Text | Table
 
 
-@dataclass(frozen=True, kw_only=True)
-class Start:
-    """What a new run begins with. The arguments are those of `Trainer.start`."""
-
-    out: Path
-    text: Source
-    model: ModelConfig | str | None
-    training: TrainConfig | None
-    settings: Mapping[str, Any]
-    size: str | None
-    tokenizer: Tokenizer | str | None
-    tokenizer_options: Mapping[str, Any]
-    val_text: Source | None
-    init: str | os.PathLike[str] | None
-    device: torch.device
-    began: float
-    report: Callable[[str], None]
-    group: ProcessGroup = field(default_factory=ProcessGroup)
-    verify: bool = True
-    make_model: Callable[[ModelConfig], Model] | None = None
-
-    def run(self) -> TrainingRun:
-        """Make the run folder, with nothing trained yet."""
-        task = configuration.TASK_CONFIGS[self._task_name()]
-        task_type = TASKS[task.name]
-        init = None if self.init is None else load(self.init, verify=self.verify)
-        kind = self._kind(task, init)
-        given = configuration.named_settings(self.settings, self.size, kind, task)
-        if self.training is None and "val" in given:
-            configuration.require_setting(TrainConfig, "val", given["val"])
-        material = self._material(task_type, self.training.val if self.training else given.get("val", TrainConfig.val))
-        shape, training = configuration.resolve(
-            self.model if isinstance(self.model, ModelConfig) else kind,
-            self.training,
-            task,
-            task_type.material_defaults(material),
-            given,
-            init=None if init is None else init.config,
+def start(
+    out: Path,
+    text: Source,
+    model: ModelConfig | str | None,
+    training: TrainConfig | None,
+    settings: Mapping[str, Any],
+    *,
+    size: str | None,
+    tokenizer: Tokenizer | str | None,
+    tokenizer_options: Mapping[str, Any],
+    val_text: Source | None,
+    init: str | os.PathLike[str] | None,
+    device: torch.device,
+    began: float,
+    report: Callable[[str], None],
+    group: ProcessGroup,
+    make_model: Callable[[ModelConfig], Model] | None,
+) -> TrainingRun:
+    """Make a run and its folder, with nothing trained yet. The arguments are those of `Trainer.start`."""
+    name = str(settings.get("task") or ("lm" if training is None else training.task.name))
+    configuration.require_choice("task", name, TASKS)
+    task_type = TASKS[name]
+    other = None if init is None else load(init)
+    kind = _kind(task_type.config_type, model, other, init)
+    given = configuration.named_settings(settings, size, kind, task_type.config_type)
+    if training is None and "val" in given:
+        configuration.require_setting(TrainConfig, "val", given["val"])
+    val = training.val if training else given.get("val", TrainConfig.val)
+    columns = task_type.config_type.columns
+    if isinstance(text, os.PathLike):
+        report(tr("reading {path}", path=text))
+    held_out = None if val_text is None else material_of(val_text, columns)
+    material = task_type.material(material_of(text, columns), held_out, val)
+    shape, training = configuration.resolve(
+        model if isinstance(model, ModelConfig) else kind,
+        training,
+        task_type.config_type,
+        task_type.material_defaults(material),
+        given,
+        init=None if other is None else other.config,
+    )
+    require_possible(training, device)
+    if training.lora is not None:
+        require_peft()
+        require_one_process(group.size)
+    require_reachable(task_type, training, holds_out=training.val > 0 or val_text is not None)
+    if other is not None:
+        tokenizer = require_tokenizer(other)
+    elif not isinstance(tokenizer, Tokenizer):
+        report(tr("making a tokenizer"))
+        tokenizer = task_type.make_tokenizer(
+            material, tokenizer or task_type.default_tokenizer(material), tokenizer_options
         )
-        require_possible(training, self.device)
-        if training.lora is not None:
-            require_peft()
-            require_one_process(self.group.size)
-        holds_out = training.val > 0 or self.val_text is not None
-        require_reachable(task_type, training, holds_out=holds_out)
-        tokenizer = self._tokenizer(task_type, material) if init is None else require_tokenizer(init)
-        shape = self._shape(task_type, shape, material, tokenizer, init)
-        free = "dropout" not in given and not isinstance(self.model, ModelConfig)
-        return self._make(task_type, shape, training, material, tokenizer, init, choose_dropout=free)
+    shape = _whole_shape(task_type, shape, material, tokenizer, other)
 
-    def _task_name(self) -> str:
-        name = self.settings.get("task") or ("lm" if self.training is None else self.training.task.name)
-        configuration.require_choice("task", name, configuration.TASK_CONFIGS)
-        return str(name)
-
-    def _kind(self, task: type[TaskConfig], init: Model | None) -> type[ModelConfig]:
-        """Return the class of the model's configuration.
-
-        Raises:
-            ConfigError: the task cannot train such a model, or the model to begin with is of another kind.
-        """
-        if isinstance(self.model, str):
-            configuration.require_choice("model", self.model, KINDS)
-            kind = KINDS[self.model]
-        elif self.model is not None:
-            kind = type(self.model)
-        else:
-            kind = task.kinds[0] if init is None else type(init.config)
-        if kind not in task.kinds:
-            raise ConfigError(
-                "a model of the kind {kind!r} cannot be trained for this task; choose from {allowed}.",
-                kind=kind_name(kind),
-                allowed=", ".join(map(kind_name, task.kinds)),
+    size_in_words = size_of(material.source)
+    folder = RunFolder.create(out)
+    with ExitStack() as held, memory_errors(shape, training):
+        # Both are outside the block below: what another process makes stays as it is.
+        held.enter_context(folder.lock())
+        folder.require_free()  # again: another process may have made a run before this one held the lock
+        try:
+            folder.clear_checkpoints()
+            report(tr("turning {size} into tokens", size=size_in_words))
+            material = dataclasses.replace(
+                material,
+                report=lambda share: report(
+                    tr("turning {size} into tokens: {share:.0%}", size=size_in_words, share=share)
+                ),
             )
-        if init is not None and kind is not type(init.config):
-            raise ConfigError(
-                "{init} holds a model of the kind {found!r}, and one of the kind {kind!r} cannot begin "
-                "with its parameters; leave the kind out.",
-                init=self.init,
-                found=kind_name(type(init.config)),
-                kind=kind_name(kind),
+            data = task_type.prepare(folder, material, tokenizer, shape, training)
+            task = task_type(folder, data, tokenizer, shape, training)
+            group.require_rows(task.rows_per_batch)
+            report(tr("planning the run"))
+            plan = make_plan(
+                shape,
+                training,
+                task,
+                device,
+                choose_dropout="dropout" not in given and not isinstance(model, ModelConfig),
+                processes=group.size,
             )
-        return kind
-
-    def _material(self, task: type[Task[Any]], val: float) -> Material:
-        if isinstance(self.text, os.PathLike):
-            self.report(tr("reading {path}", path=self.text))
-        columns = task.config_type.columns
-        text = material_of(self.text, columns)
-        val_text = None if self.val_text is None else material_of(self.val_text, columns)
-        material = task.material(text, val_text, val)
-        return dataclasses.replace(material, report=partial(self._report_share, size_of(material.source)))
-
-    def _tokenizer(self, task: type[Task[Any]], material: Material) -> Tokenizer:
-        """Return the tokenizer that was given, or one that is trained on the training part."""
-        if isinstance(self.tokenizer, Tokenizer):
-            return self.tokenizer
-        default = "char" if "alphabet" in self.tokenizer_options else task.default_tokenizer(material)
-        self.report(tr("making a tokenizer"))
-        return task.make_tokenizer(material, self.tokenizer or default, self.tokenizer_options)
-
-    def _shape(
-        self,
-        task: type[Task[Any]],
-        wanted: ModelConfig,
-        material: Material,
-        tokenizer: Tokenizer,
-        init: Model | None,
-    ) -> ModelConfig:
-        """Return the configuration of the model, with what follows from the material and the tokenizer."""
-        fields, asked = configuration.to_dict(wanted), wanted.vocab_size
-        if init is None:
-            fields["vocab_size"] = tokenizer.vocab_size
-        if asked not in (None, fields["vocab_size"]):
-            raise ConfigError(
-                "vocab_size={given} was given, and the tokenizer has {found} ids; leave vocab_size out.",
-                given=asked,
-                found=fields["vocab_size"],
+            run = new_run(folder, task, plan.shape, plan.config, tokenizer, device, began, report, group, make_model)
+            run.history.plan, run.history.notices = plan, [*task.notices, *plan.notices]
+            run.history.numbers["planned_tokens"] = plan.tokens
+            run.history.numbers["seconds_per_step"] = plan.seconds_per_step
+            if init is not None and other is not None:
+                data["init"] = os.fspath(init)
+                new = adopt_parameters(run.model, other)
+                if training.lora is not None:
+                    adapt(run, fully_trained=new, base=write_base(folder, run.model, new))
+                Loop(run).checkpoint.save()  # no seed could make these parameters again
+            folder.write_tokenizer(tokenizer)
+            folder.write_config(  # last: with it the folder is a run
+                {
+                    **describe_model(plan.shape, tokenizer),
+                    **({} if run.adapters is None else {"adapter": run.adapters.describe()}),
+                    "train": {**plan.config.to_dict(), "planned_tokens": plan.tokens},
+                    "machine": {**describe_machine(device), "processes": group.size},
+                    "data": data,
+                    "metrics": {},
+                }
             )
-        known = configuration.field_types(type(wanted))  # a task names what any of its kinds may need
-        follows = task.derived_fields(material, tokenizer, None if init is None else fields)
-        fields |= {name: value for name, value in follows.items() if name in known}
-        if init is not None or wanted.frame is None:
-            shape = configuration.from_dict(type(wanted), fields)
-            frame = frame_to_train(shape, tokenizer, None if init is None else init.config)
-            fields["frame"] = configuration.to_dict(frame)
-        return configuration.from_dict(type(wanted), fields)
+        except BaseException:
+            folder.discard()  # nothing was trained yet
+            raise
+        run.lock = held.pop_all()
+    return run
 
-    def _make(
-        self,
-        task_type: type[Task[Any]],
-        shape: ModelConfig,
-        training: TrainConfig,
-        material: Material,
-        tokenizer: Tokenizer,
-        init: Model | None,
-        *,
-        choose_dropout: bool,
-    ) -> TrainingRun:
-        folder = RunFolder.create(self.out)
-        with ExitStack() as held, memory_errors(shape, training):
-            # Both are outside the block below: what another process makes stays as it is.
-            held.enter_context(folder.lock())
-            folder.require_free()  # again: another process may have made a run before this one held the lock
-            try:
-                self.group.check_shared_file(folder.path)
-                folder.clear_checkpoints()
-                self._report_share(size_of(material.source), 0.0)
-                data = task_type.prepare(folder, material, tokenizer, shape, training)
-                task = task_type(folder, data, tokenizer, shape, training)
-                self.group.require_rows(task.rows_per_batch)
-                if must_measure(training, self.device):
-                    self.report(tr("measuring what is fastest on this machine"))
-                tokens = data["train_tokens"]
-                plan = make_plan(
-                    shape,
-                    training,
-                    task,
-                    self.device,
-                    tokens,
-                    choose_dropout=choose_dropout,
-                    processes=self.group.size,
-                )
-                run = new_run(
-                    folder,
-                    task,
-                    plan.shape,
-                    plan.config,
-                    tokenizer,
-                    self.device,
-                    self.began,
-                    self.report,
-                    self.group,
-                    self.make_model,
-                )
-                run.history.plan, run.history.notices = plan, [*task.notices, *plan.notices]
-                run.history.numbers["planned_tokens"] = plan.tokens
-                if math.isfinite(plan.seconds_per_step):
-                    run.history.numbers["seconds_per_step"] = plan.seconds_per_step
-                if init is not None:
-                    new = adopt_parameters(run.model, init)
-                    if training.lora is not None:
-                        adapt(run, whole=new, base=write_base(folder, run.model, new))
-                    Loop(run).checkpoint.save()  # no seed could make these parameters again
-                self._write(run, plan, tokenizer, data)  # last: with config.json the folder is a run
-            except BaseException as error:
-                # Nothing was trained yet. The same command can go on with whole shards of ids after a kill.
-                if not (isinstance(error, KeyboardInterrupt) and has_shards(folder.state)):
-                    folder.discard()
-                raise
-            run.lock = held.pop_all()
-        return run
 
-    def _report_share(self, size: str, share: float) -> None:
-        if share == 0:
-            self.report(tr("turning {size} into tokens", size=size))
-        else:
-            self.report(tr("turning {size} into tokens: {share:.0%}", size=size, share=share))
+def _kind(
+    task: type[TaskConfig], given: ModelConfig | str | None, other: Model | None, init: str | os.PathLike[str] | None
+) -> type[ModelConfig]:
+    """Return the class of the model's configuration.
 
-    def _write(self, run: TrainingRun, plan: Plan, tokenizer: Tokenizer, data: dict[str, Any]) -> None:
-        """Write tokenizer.json and config.json, with which the folder is a run."""
-        if self.init is not None:
-            data["init"] = os.fspath(self.init)
-        adapter = {} if run.adapters is None else {"adapter": run.adapters.describe()}
-        run.folder.write_tokenizer(tokenizer)
-        run.folder.write_config(
-            {
-                **describe_model(plan.shape, tokenizer),
-                **adapter,
-                "train": {**plan.config.to_dict(), "planned_tokens": plan.tokens},
-                "machine": {**describe_machine(self.device), "processes": self.group.size},
-                "data": data,
-                "metrics": {},
-            }
+    Args:
+        given: the model, or its kind. other: the model to begin with, from `init`.
+
+    Raises:
+        ConfigError: the task cannot train such a model, or the model to begin with is of another kind.
+    """
+    if isinstance(given, str):
+        configuration.require_choice("model", given, KINDS)
+        kind = KINDS[given]
+    elif given is not None:
+        kind = type(given)
+    else:
+        kind = task.kinds[0] if other is None else type(other.config)
+    if kind not in task.kinds:
+        raise ConfigError(
+            "a model of the kind {kind!r} cannot be trained for this task; choose from {allowed}.",
+            kind=kind_name(kind),
+            allowed=", ".join(map(kind_name, task.kinds)),
         )
+    if other is not None and kind is not type(other.config):
+        raise ConfigError(
+            "{init} holds a model of the kind {found!r}, and one of the kind {kind!r} cannot begin "
+            "with its parameters; leave the kind out.",
+            init=init,
+            found=kind_name(type(other.config)),
+            kind=kind_name(kind),
+        )
+    return kind
+
+
+def _whole_shape(
+    task: type[Task[Any]], wanted: ModelConfig, material: Material, tokenizer: Tokenizer, other: Model | None
+) -> ModelConfig:
+    """Return the configuration of the model, with what follows from the material and the tokenizer.
+
+    Args:
+        other: the model to begin with.
+    """
+    fields, asked = configuration.to_dict(wanted), wanted.vocab_size
+    if other is None:
+        fields["vocab_size"] = tokenizer.vocab_size
+    if asked not in (None, fields["vocab_size"]):
+        raise ConfigError(
+            "vocab_size={given} was given, and the tokenizer has {found} ids; leave vocab_size out.",
+            given=asked,
+            found=fields["vocab_size"],
+        )
+    known = configuration.field_types(type(wanted))  # a task names what any of its kinds may need
+    follows = task.derived_fields(material, tokenizer, None if other is None else fields)
+    fields |= {name: value for name, value in follows.items() if name in known}
+    if other is not None or wanted.frame is None:
+        shape = configuration.from_dict(type(wanted), fields)
+        frame = frame_to_train(shape, tokenizer, None if other is None else other.config)
+        fields["frame"] = configuration.to_dict(frame)
+    return configuration.from_dict(type(wanted), fields)
 
 
 def new_run(
@@ -289,7 +240,6 @@ def new_run(
     model.tokenizer = tokenizer
     if not config.shard or group.size == 1:  # shards are moved to their devices one by one
         model = model.to(device)
-    # "auto" stands in runs from before there was a choice, which had the first of the two.
     train_attention_by(model, "fused" if config.attention == "fused" else "chunked")
     if config.recompute:
         recompute_blocks(model)
@@ -308,14 +258,30 @@ def new_run(
     )
 
 
-def adapt(run: TrainingRun, *, whole: Collection[str], base: Path) -> None:
+def reopen(
+    record: RunRecord,
+    config: TrainConfig,
+    device: torch.device,
+    began: float,
+    report: Callable[[str], None],
+    group: ProcessGroup,
+) -> TrainingRun:
+    """Make the run of a folder as it was before its first step; config: that of its newest stage."""
+    folder, shape, tokenizer = record.folder, record.shape, record.folder.read_tokenizer()
+    task = record.task(folder, record.data, tokenizer, shape, config)
+    group.require_rows(task.rows_per_batch)
+    with memory_errors(shape, config):
+        return new_run(folder, task, shape, config, tokenizer, device, began, report, group)
+
+
+def adapt(run: TrainingRun, *, fully_trained: Collection[str], base: Path) -> None:
     """Let a run train adapters instead of the parameters that its model has.
 
     Args:
-        whole, base: see `Adapters`.
+        fully_trained, base: see `Adapters`.
     """
     assert run.config.lora is not None
-    run.adapters = Adapters(run.model, run.config.lora, seed=run.config.seed, whole=whole, base=base)
+    run.adapters = Adapters(run.model, run.config.lora, seed=run.config.seed, fully_trained=fully_trained, base=base)
     run.optimizers = make_optimizers(run.model, run.config)
 
 
@@ -367,7 +333,6 @@ def join(group: ProcessGroup, device: torch.device) -> TrainingRun:
     Raises:
         SharedFault: a process cannot open it. ProcessLost: another one has failed.
     """
-    group.check_shared_file()
     opened: Opened = group.broadcast()
     run, fault = None, ""
     try:
@@ -383,24 +348,15 @@ def join(group: ProcessGroup, device: torch.device) -> TrainingRun:
 
 
 def _open(opened: Opened, group: ProcessGroup, device: torch.device) -> TrainingRun:
-    folder, config = RunFolder.open(opened.folder), opened.config
-    record = RunRecord.of(folder)
-    if record.data["sha256"] != opened.sha256:
-        raise RunError("{path} holds the run of another text than on rank 0.", path=folder.path)
-    tokenizer = folder.read_tokenizer()
-    task = record.task(folder, record.data, tokenizer, record.shape, config)
-    with memory_errors(record.shape, config):
-        run = new_run(
-            folder,
-            task,
-            record.shape,
-            config,
-            tokenizer,
-            device,
-            time.monotonic(),
-            lambda text: None,
-            group,
+    if not opened.folder.is_dir():
+        raise RunError(
+            "{path} of rank 0 is not seen here; the run folder must be on a file system that all hosts share.",
+            path=opened.folder,
         )
+    record, config = RunRecord.of(RunFolder.open(opened.folder)), opened.config
+    if record.data["sha256"] != opened.sha256:
+        raise RunError("{path} holds the run of another text than on rank 0.", path=opened.folder)
+    run = reopen(record, config, device, time.monotonic(), lambda text: None, group)
     run.history.numbers, run.history.result = opened.numbers, opened.result
     if opened.files and run.history.result is None:
         stored = stored_tensors(opened.files)
@@ -429,7 +385,3 @@ def _begin(run: TrainingRun) -> None:
         except OSError as error:
             path = run.folder.path
             raise SharedFault("cannot read the training state of {path}: {error}.", path=path, error=error) from None
-
-
-def silent(text: str) -> None:
-    """Report nothing."""

@@ -96,23 +96,15 @@ class Stopping(Stateful):
         self.failures = self.failures + 1 if step.skipped else 0
         if self.failures < FAILURES:
             return None
-        facts = {
-            "failures": FAILURES,
-            "step": self._clock.step,
-            "path": self._run.folder.path,
-            "rate": self._run.config.learning_rate / 3,
-            "matrix_rate": self._run.config.matrix_learning_rate / 3,
-        }
-        if self._run.config.precision == "float32":
-            return TrainingError(
-                "the loss was not finite in {failures} steps in a row (up to step {step}); the state is saved in "
-                "{path}. Start a new run with lower rates, for example {--learning-rate {rate:.2g}} "
-                "{--matrix-learning-rate {matrix_rate:.2g}}.",
-                **facts,
-            )
+        config = self._run.config
         return TrainingError(
-            "the loss was not finite in {failures} steps in a row (up to step {step}); the state is saved in "
-            "{path}. Start a new run with lower rates, for example {--learning-rate {rate:.2g}} "
-            "{--matrix-learning-rate {matrix_rate:.2g}}, or with {--precision float32}.",
-            **facts,
+            "the loss was not finite in {failures} steps in a row (up to step {step}); the state is saved in {path}. "
+            "Start a new run with lower rates, for example {--learning-rate {rate:.2g}} "
+            "{--matrix-learning-rate {matrix_rate:.2g}}{precision}.",
+            failures=FAILURES,
+            step=self._clock.step,
+            path=self._run.folder.path,
+            rate=config.learning_rate / 3,
+            matrix_rate=config.matrix_learning_rate / 3,
+            precision="" if config.precision == "float32" else tr(", or with {--precision float32}"),
         )

@@ -22,7 +22,7 @@ from jumok.training.parallel import ProcessGroup
 from jumok.training.policy import memory_errors
 from jumok.training.resume import resume
 from jumok.training.run import TrainingRun
-from jumok.training.start import Source, Start, join, share, silent
+from jumok.training.start import Source, join, share, start
 from jumok.training.subscribers.event_log import Ending, EventLog
 from jumok.training.subscribers.pictures import Pictures
 
@@ -43,7 +43,7 @@ class Trainer:
     """
 
     def __init__(self, run: TrainingRun) -> None:
-        self._run, self.loop = run, Loop(run)
+        self.loop = Loop(run)
         self.folder, self.task, self.model, self.config, self.device = (
             run.folder, run.task, run.model, run.config, run.device,
         )  # fmt: skip
@@ -75,9 +75,8 @@ class Trainer:
         init: str | os.PathLike[str] | None = None,
         device: str = "auto",
         began: float | None = None,
-        report: Callable[[str], None] | None = None,
+        report: Callable[[str], None] = lambda doing: None,
         group: ProcessGroup | None = None,
-        verify: bool = True,
         make_model: Callable[[ModelConfig], Model] | None = None,
         **settings: Any,
     ) -> Trainer:
@@ -104,7 +103,6 @@ class Trainer:
             report: called with what is being done, in a few words, before anything that may take long.
             group: of `jumok.training.parallel.process_group`, all of whose processes call this; None: this process
                 trains alone. On other ranks than 0 only the group and the device count.
-            verify: the SHA-256 of the parameters of `init`; see `jumok.load`.
             make_model: makes the model of a configuration; None: `jumok.models.build`. With one of your own the run
                 cannot be resumed.
             settings: fields of the shape, of `TrainConfig`, and of the task; None: not given.
@@ -115,12 +113,12 @@ class Trainer:
         group = group or ProcessGroup()
         if group.rank:
             return cls.join(group, device)
-        start = Start(
-            out=Path(out),
-            text=text,
-            model=model,
-            training=training,
-            settings=settings,
+        run = start(
+            Path(out),
+            text,
+            model,
+            training,
+            settings,
             size=size,
             tokenizer=tokenizer,
             tokenizer_options=tokenizer_options or {},
@@ -128,12 +126,11 @@ class Trainer:
             init=init,
             device=choose_device(device),
             began=time.monotonic() if began is None else began,
-            report=report or silent,
+            report=report,
             group=group,
-            verify=verify,
             make_model=make_model,
         )
-        return cls._shared(start.run())
+        return cls._shared(run)
 
     @classmethod
     def resume(
@@ -145,7 +142,7 @@ class Trainer:
         size: str | None = None,
         device: str = "auto",
         began: float | None = None,
-        report: Callable[[str], None] | None = None,
+        report: Callable[[str], None] = lambda doing: None,
         group: ProcessGroup | None = None,
         **settings: Any,
     ) -> Trainer:
@@ -168,9 +165,7 @@ class Trainer:
         group = group or ProcessGroup()
         if group.rank:
             return cls.join(group, device)
-        run, files = resume(
-            Path(out), text, settings, size, val_text, choose_device(device), began, report or silent, group
-        )
+        run, files = resume(Path(out), text, settings, size, val_text, choose_device(device), began, report, group)
         return cls._shared(run, files)
 
     @classmethod
@@ -190,11 +185,6 @@ class Trainer:
         except BaseException:
             run.lock.close()
             raise
-
-    @property
-    def training_run(self) -> TrainingRun:
-        """Return the run that `run` trains, for other ways to use it; then `run` must not be called."""
-        return self._run
 
     # --- its life -----------------------------------------------------------------------------------------------------
 

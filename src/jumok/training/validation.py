@@ -9,16 +9,15 @@ from typing import Any
 from jumok.errors import JumokError
 from jumok.messages import tr
 from jumok.runs.events import Eval, Event, Notice, Sample
-from jumok.training.clock import Clock
+from jumok.training.clock import EVALUATION_COST, Clock
 from jumok.training.run import Stateful, TrainingRun
 
 VALIDATIONS = 12  # in a run, each with a sample, unless eval_every says otherwise
 FEWEST = 4  # however long they take
 MOST_WITH_A_GOAL = 5  # times as many where a goal is asked for
-# A token in validation costs about half of what it costs in compiled training, so these shares of the training tokens
-# stand for 2% and, with a goal, 6% of the training time.
-VALIDATION_TOKENS = 0.04
-TOKENS_WITH_A_GOAL = 0.12
+# Shares of the training tokens, for 2% and, with a goal, 6% of the training time.
+VALIDATION_TOKENS = 0.02 / EVALUATION_COST
+TOKENS_WITH_A_GOAL = 0.06 / EVALUATION_COST
 # Of the time of a run by minutes. There are fewer validations than above if they would take more, with their samples,
 # pictures and parameters.
 SHARE = 0.04

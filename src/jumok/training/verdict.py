@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from array import array
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -22,34 +21,28 @@ EARLY = 0.5  # a best validation before this share of the steps lies far before 
 RECENT = 0.1  # share of the steps whose mean training loss is compared
 LOWER = 3  # times lower rates are suggested after a divergence, as after losses that are not finite
 
-USES = {
-    "lm": message("Generate text:"),
-    "mlm": message("Fill in masked tokens:"),
-    "classify": message("Classify texts:"),
-    "seq2seq": message("Generate an answer:"),
+SENTENCES = {
+    "learned": message("The model has learned."),
+    "reached": message("The goal was reached."),
+    "stopped_early": message("Stopped early: more steps on this text no longer helped. More text does."),
+    "overfitted": message(
+        "Overfitted: the best validation was after step {best:,} of {step:,}; after it the model learned the "
+        "training part by heart. More text helps."
+    ),
+    "too_short": message("Too short: {steps:,} steps are too few. Train longer, or a smaller model."),
+    "nothing_learned": message(
+        "Nothing learned: {steps:,} steps should be enough. A learning rate is far off, or the held-out part is "
+        "another kind of text."
+    ),
+    "diverged": message("Diverged: the training loss rose again, or was not finite. The learning rates are too high."),
+    "unvalidated": message("Nothing was held out, so no figure says what the model has learned."),
 }
-
-
-class TrainingLosses:
-    """The training losses of a stage, NaN where one was not finite. A resumed run reads the earlier ones."""
-
-    def __init__(self, run: TrainingRun, step: int) -> None:
-        self.values = array("d")
-        if step > run.first_step:
-            for event in run.folder.logs.metrics():
-                if event["event"] == "step" and event["step"] > run.first_step:
-                    self.add(event["loss"])
-
-    def add(self, loss: float | None) -> None:
-        """Add the loss of the next step; None is how metrics.jsonl writes one that was not finite."""
-        self.values.append(loss if loss is not None and math.isfinite(loss) else math.nan)
 
 
 def pronounce(
     run: TrainingRun,
     figures: Mapping[str, float],
     reason: str,
-    losses: TrainingLosses,
     *,
     step: int,
     best_step: int,
@@ -59,7 +52,7 @@ def pronounce(
 
     Args:
         figures: the last ones, of the kept parameters; {} if there are none. reason: of the end, as in `Finish`.
-        losses: of the training steps. step: the last one. best_step, lowest_step: see `Validation`.
+        step: the last one. best_step, lowest_step: see `Validation`.
     """
     first = run.first_step
     lowest = best_step if run.config.keep == "best" else lowest_step
@@ -69,22 +62,25 @@ def pronounce(
         reason,
         steps=step - first,
         lowest=max(0, lowest - first),
-        losses=losses.values,
+        losses=_training_losses(run),
         validates=run.task.has_validation,
     )
     numbers: dict[str, float] = {"steps": step - first}
+    sentence = SENTENCES[kind]
+    found = [tr(sentence, steps=step - first, best=lowest, step=step)]
     if figures:
         numbers |= {"kept_step": best_step, "best_step": lowest}
-        compared = _behind(figures, run.task.baselines) or run.task.baselines[:1]
-        for baseline in compared[:1]:
-            numbers |= {"found": figures[baseline.figure], "baseline": baseline.value}
-    return Verdict(
-        step=step,
-        kind=kind,
-        numbers=numbers,
-        text=_text(kind, run, step, numbers, compared[0] if figures and compared else None),
-        command=_command(kind, run, numbers),
-    )
+        for compared in (_behind(figures, run.task.baselines) or run.task.baselines)[:1]:
+            value = figures[compared.figure]
+            numbers |= {"found": value, "baseline": compared.value}
+            found.append(_comparison(compared, value))
+        if kind == "overfitted" and run.config.keep == "last":
+            kept = tr("The parameters of the last step, {step:,}, are kept: they repeat the training part.", step=step)
+            found.append(kept)
+        elif best_step and kind in ("overfitted", "diverged"):
+            found.append(tr("The parameters of step {step:,} are kept.", step=best_step))
+    lead, command = _next_command(kind, run, numbers)
+    return Verdict(step=step, kind=kind, numbers=numbers, text=" ".join([*found, lead]), command=command)
 
 
 def judge(
@@ -100,8 +96,9 @@ def judge(
     """Return the kind of a verdict; docs/training.md lists them.
 
     Args:
-        figures, reason, losses: see `pronounce`. baselines: of the task. steps: of the stage. lowest: the one with the
-            best validation, counted from the beginning of the stage. validates: whether anything is held out.
+        figures, reason: see `pronounce`. baselines: of the task. steps: of the stage. lowest: the one with the best
+            validation, counted from the beginning of the stage. losses: of the training steps, NaN where one was not
+            finite. validates: whether anything is held out.
     """
     if not figures:
         return "diverged" if validates else "unvalidated"
@@ -112,10 +109,15 @@ def judge(
     return {"reached": "reached", "early stop": "stopped_early"}.get(reason, "learned")
 
 
-def use_command(task: Task[Any], config: TrainConfig, folder: object) -> str:
+def use_command(task: Task[Any], folder: object) -> str:
     """Return the command that uses the model of a run, with a prompt of its own material."""
-    verb = "predict" if config.task.name == "classify" else "generate"
-    return shell("jumok", verb, folder, task.example() or "...")
+    return shell("jumok", task.verb, folder, task.example() or "...")
+
+
+def _training_losses(run: TrainingRun) -> list[float]:
+    """Read the losses of the stage."""
+    steps = (event for event in run.folder.logs.metrics() if event["event"] == "step")
+    return [math.nan if event["loss"] is None else event["loss"] for event in steps if event["step"] > run.first_step]
 
 
 def _behind(figures: Mapping[str, float], baselines: Sequence[Baseline]) -> list[Baseline]:
@@ -128,87 +130,44 @@ def _has_risen(losses: Sequence[float], steps: int, lowest: int) -> bool:
     values, width = np.asarray(losses, dtype=float), max(1, int(RECENT * steps))
     at = max(0, len(values) - steps + lowest)
     then, now = values[max(0, at - width) : max(width, at)], values[-width:]
+    if len(values) == 0:  # nobody has written them
+        return False
     if np.isnan(now).all():
         return True
     return not np.isnan(then).all() and bool(np.nanmean(now) > np.nanmean(then))
 
 
-def _text(kind: str, run: TrainingRun, step: int, numbers: Mapping[str, float], compared: Baseline | None) -> str:
-    steps, kept, best = (int(numbers.get(name, 0)) for name in ("steps", "kept_step", "best_step"))
-    last = run.config.keep == "last"
-    sentences = {
-        "learned": tr("The model has learned."),
-        "reached": tr("The goal was reached."),
-        "stopped_early": tr("Stopped early: more steps on this text no longer helped. More text does."),
-        "overfitted": tr(
-            "Overfitted: the best validation was after step {best:,} of {step:,}; after it the model learned the "
-            "training part by heart. More text helps.",
-            best=best,
-            step=step,
-        ),
-        "too_short": tr("Too short: {steps:,} steps are too few. Train longer, or a smaller model.", steps=steps),
-        "nothing_learned": tr(
-            "Nothing learned: {steps:,} steps should be enough. A learning rate is far off, or the held-out part is "
-            "another kind of text.",
-            steps=steps,
-        ),
-        "diverged": tr("Diverged: the training loss rose again, or was not finite. The learning rates are too high."),
-        "unvalidated": tr("Nothing was held out, so no figure says what the model has learned."),
+def _comparison(baseline: Baseline, found: float) -> str:
+    facts = {
+        "found": tr(baseline.words, value=found),
+        "name": tr(baseline.name),
+        "baseline": f"{baseline.value:.3f}",
     }
-    found = [sentences[kind]]
-    if compared is not None:
-        facts = {
-            "found": tr(compared.words, value=numbers["found"]),
-            "name": tr(compared.name),
-            "baseline": f"{compared.value:.3f}",
-        }
-        found.append(
-            tr("Held out: {found}, better than {name} ({baseline}).", **facts)
-            if compared.is_beaten(numbers["found"])
-            else tr("Held out: {found}, not clearly better than {name} ({baseline}).", **facts)
-        )
-    if kept and kind in ("overfitted", "diverged"):
-        found.append(
-            tr("The parameters of the last step, {step:,}, are kept: they repeat the training part.", step=kept)
-            if last and kind == "overfitted"
-            else tr("The parameters of step {step:,} are kept.", step=kept)
-        )
-    found.append(_lead(kind, run))
-    return " ".join(found)
+    if baseline.is_beaten(found):
+        return tr("Held out: {found}, better than {name} ({baseline}).", **facts)
+    return tr("Held out: {found}, not clearly better than {name} ({baseline}).", **facts)
 
 
-def _lead(kind: str, run: TrainingRun) -> str:
-    """Return the words before the command, which say what it is for."""
-    if _wants_last(kind, run):
-        return tr("For a text that is to be learned by heart, keep the parameters of the last step:")
-    if kind in ("too_short", "nothing_learned"):
-        return tr("Train further:")
-    if kind == "diverged":
-        return tr("Train with lower rates:")
-    use = USES[run.config.task.name]
-    return tr(use)
-
-
-def _wants_last(kind: str, run: TrainingRun) -> bool:
-    return kind == "overfitted" and run.config.task.name == "lm" and run.config.keep == "best"
-
-
-def _command(kind: str, run: TrainingRun, numbers: Mapping[str, float]) -> str:
+def _next_command(kind: str, run: TrainingRun, numbers: Mapping[str, float]) -> tuple[str, str]:
+    """Return what to do next, in words and as a command."""
     config, folder = run.config, run.folder.path
     further, to = ("jumok", "train", "--resume"), ("--out", folder)
-    if _wants_last(kind, run):
-        return shell(*further, *_length(config, 1), "--keep", "last", *to)
+    if kind == "overfitted" and config.task.name == "lm" and config.keep == "best":
+        lead = tr("For a text that is to be learned by heart, keep the parameters of the last step:")
+        return lead, shell(*further, *_length(config, 1), "--keep", "last", *to)
     if kind in ("too_short", "nothing_learned"):
-        return shell(*further, *_length(config, max(2, FEWEST_STEPS / max(1, numbers["steps"]))), *to)
+        times = max(2, FEWEST_STEPS / max(1, numbers["steps"]))
+        return tr("Train further:"), shell(*further, *_length(config, times), *to)
     if kind == "diverged":
         rates = (
             *("--learning-rate", f"{config.learning_rate / LOWER:.2g}"),
             *("--matrix-learning-rate", f"{config.matrix_learning_rate / LOWER:.2g}"),
         )
+        lead = tr("Train with lower rates:")
         if numbers.keys() >= {"kept_step"}:
-            return shell(*further, *_length(config, 1), *rates, *to)
-        return shell("jumok", "train", "TEXT", *_length(config, 1), *rates)  # its parameters are of no use
-    return use_command(run.task, config, folder)
+            return lead, shell(*further, *_length(config, 1), *rates, *to)
+        return lead, shell("jumok", "train", "TEXT", *_length(config, 1), *rates)  # its parameters are of no use
+    return tr(run.task.use), use_command(run.task, folder)
 
 
 def _length(config: TrainConfig, times: float) -> tuple[str, str]:

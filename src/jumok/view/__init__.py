@@ -48,8 +48,9 @@ def view(
     Args:
         model: with its tokenizer, or the folder of one, as `jumok.load` takes it.
         text: a string, of an encoder–decoder the source. For a file: `Path("night.txt").read_text()`.
-        target, tokens, sampling, seed, layers, heads, exact, neurons: see `jumok.view.trace.trace`.
+        target, tokens, sampling, seed, layers, heads: see `jumok.view.trace.trace`.
         block, layer, head, language: where, and in which language, the page opens.
+        exact, neurons: see `jumok.view.schema.to_json`.
         probe: also ablate each head in turn, and show which ones matter for this text.
         name: of the model, as the page shows it [the folder's, or the class's].
         out: also save the page here. show: open it in a browser; None: at Python's prompt, unless `out` is given.
@@ -73,11 +74,11 @@ def view(
         name = name or Path(model).resolve().name
     seen = trace(
         loaded, text, target=target, tokens=tokens, sampling=sampling, seed=seed, layers=layers, heads=heads,
-        exact=exact, neurons=neurons, open_layer=layer, name=name,
+        name=name,
     )  # fmt: skip
     attention_of(seen, block, layer, head)  # it must exist
     probes = probe_trace(loaded, seen) if probe else None
-    page = page_of(seen, probes, block=block, layer=layer, head=head, language=language)
+    page = page_of(seen, probes, block=block, layer=layer, head=head, language=language, exact=exact, neurons=neurons)
     if out is not None:
         page.save(out)
     _show(page, show, default=out is None)

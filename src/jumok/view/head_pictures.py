@@ -12,6 +12,7 @@ import numpy as np
 from jumok.errors import ConfigError
 from jumok.messages import tr
 from jumok.view.canvas import INK, MASKED, canvas
+from jumok.view.token_text import shortened
 from jumok.view.trace import Trace, attention_of
 from jumok.view.traced_attention import Attention
 
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from matplotlib.image import AxesImage
 
 DPI = 130
-LARGEST_SCALE = 8
 PER_ROW = 4  # heads of a layer side by side
 WIDEST = 11.0  # inches, of a layer
 THUMBNAIL = 0.92  # inches, of a head among all
@@ -38,7 +38,6 @@ def draw_heads(
     block: str | None = None,
     layer: int | None = None,
     head: int | None = None,
-    scale: float = 1.0,
 ) -> None:
     """Draw attention weights: a row for each query, a column for each key.
 
@@ -49,28 +48,21 @@ def draw_heads(
         block: "self", "encoder", "decoder" or "cross"; None: the first that there is, but "cross" of an
             encoder–decoder. layer: its heads, with the tokens beside them; None: all layers, small. head: of the
             layer, this one alone.
-        scale: of the pixels of a PNG: 2 for twice as many each way.
 
     Raises:
-        ConfigError: the trace has no such block, layer or head; a head is named and no layer; `scale` is out of range;
-            or `path` has another suffix, or no folder.
+        ConfigError: the trace has no such block, layer or head; a head is named and no layer; or `path` has
+            another suffix, or no folder.
     """
-    if not 0.1 <= scale <= LARGEST_SCALE:
-        raise ConfigError(
-            "{--scale {scale:g}} is out of range: it goes from 0.1 to {largest}.", scale=scale, largest=LARGEST_SCALE
-        )
     attention = attention_of(trace, block, layer, head)
     if head is not None and layer is None:
         raise ConfigError("head={head} was given without a layer; name the layer too.", head=head)
     if layer is None:
-        _draw_all(trace, attention, path, scale * DPI)
+        _draw_all(trace, attention, path)
     else:
-        _draw_layer(trace, attention, path, scale * DPI, layer, attention.heads if head is None else (head,))
+        _draw_layer(trace, attention, path, layer, attention.heads if head is None else (head,))
 
 
-def _draw_layer(
-    trace: Trace, attention: Attention, path: Path | str, dpi: float, layer: int, heads: Sequence[int]
-) -> None:
+def _draw_layer(trace: Trace, attention: Attention, path: Path | str, layer: int, heads: Sequence[int]) -> None:
     """Draw the heads of a layer side by side, with labels."""
     weights = attention.weights(layer)  # (H, T, S)
     t, s = attention.t, attention.s
@@ -83,7 +75,7 @@ def _draw_layer(
     cell = max(cell, 1.6 / max(t, s))
     size = (across * (cell * s + beside) + 0.9, down * (cell * t + above) + 0.5)
     rows, columns = _labels(trace, attention.queries), _labels(trace, attention.keys)
-    with canvas(path, *size, dpi=dpi) as figure:
+    with canvas(path, *size, dpi=DPI) as figure:
         grid = figure.subplots(down, across, squeeze=False)
         for place, axes in enumerate(grid.flat):
             if place >= len(heads):
@@ -96,12 +88,12 @@ def _draw_layer(
         _describe(figure, image, _title(trace, attention, tr("layer {layer}", layer=layer)))
 
 
-def _draw_all(trace: Trace, attention: Attention, path: Path | str, dpi: float) -> None:
+def _draw_all(trace: Trace, attention: Attention, path: Path | str) -> None:
     """Draw all layers and heads, small and without tokens."""
     across, down = len(attention.heads), len(attention.layers)
     side = min(THUMBNAIL, LARGEST / max(across, down))
     width, height = max(across * side, 2.2) + 1.5, down * side + 0.9
-    with canvas(path, width, height, dpi=dpi) as figure:
+    with canvas(path, width, height, dpi=DPI) as figure:
         grid = figure.subplots(down, across, squeeze=False)
         for row, layer in enumerate(attention.layers):
             weights = attention.weights(layer)  # (H, T, S)
@@ -137,8 +129,7 @@ def _paint(axes: Axes, weights: np.ndarray[Any, Any], causal: bool, aspect: str 
 
 
 def _labels(trace: Trace, sequence: int) -> list[str]:
-    texts = [piece.text for piece in trace.sequences[sequence].pieces.tokens]
-    return [text if len(text) <= LONGEST_LABEL else text[: LONGEST_LABEL - 1] + "…" for text in texts]
+    return [shortened(token["text"], LONGEST_LABEL) for token in trace.sequences[sequence]["tokens"]]
 
 
 def _label(axes: Axes, rows: Sequence[str], columns: Sequence[str], cell: float) -> None:
@@ -162,4 +153,4 @@ def _describe(figure: Figure, image: AxesImage, title: str) -> None:
 
 
 def _title(trace: Trace, attention: Attention, *more: str) -> str:
-    return " · ".join((trace.model.name, *([] if attention.block == "self" else [attention.block]), *more))
+    return " · ".join((trace.model["name"], *([] if attention.block == "self" else [attention.block]), *more))

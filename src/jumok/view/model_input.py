@@ -123,17 +123,23 @@ def _read_by_gpt(model: GPT, text: str, tokens: int, sampling: Sampling, seed: i
             )
         )
         ids, prompt = ids[cut:], max(0, prompt - cut)
-    predicted = PredictedPlaces(
-        stack="self",
-        part=0,
-        kind="next",
-        logits=lambda x: model.head(model.norm(x)),
-        rows=list(range(len(ids))),
-        places=list(range(1, len(ids) + 1)),
-        wanted=[*ids[1:], -1],
-    )
+    predicted = _next_places("self", 0, lambda x: model.head(model.norm(x)), ids)
     part = Part(name="text", ids=ids, prompt=prompt)
     return ModelInput(parts=[part], run=_runner(model.hidden, model, ids), predicted=predicted, notes=notes)
+
+
+def _next_places(stack: str, part: int, logits: Callable[[Tensor], Tensor], ids: list[int]) -> PredictedPlaces:
+    """Return where a decoder predicts: at each place the next token."""
+    places = list(range(1, len(ids) + 1))
+    return PredictedPlaces(
+        stack=stack,
+        part=part,
+        kind="next",
+        logits=logits,
+        rows=list(range(len(ids))),
+        places=places,
+        wanted=[*ids[1:], -1],
+    )
 
 
 def _read_by_bert(model: BERT, text: str) -> ModelInput:
@@ -197,7 +203,10 @@ def _read_by_encoder_decoder(model: EncoderDecoder, text: str, target: str | Non
     if written[-1:] == [config.eos_id]:
         written = written[:-1]  # the decoder does not read it; it comes after the last token
     if len(written) >= context:
-        notes.append(_full(context) if target is None else _cut_end(context))
+        written_out = in_each_language(
+            "The answer has no end: the model wrote until its {context} tokens were used up.", context=context
+        )
+        notes.append(written_out if target is None else _cut_end(context))
     ids = [config.decoder_start_id, *written][:context]
     device = model.token_embedding.weight.device
     prompt = len(ids) if target is not None else 1
@@ -207,15 +216,7 @@ def _read_by_encoder_decoder(model: EncoderDecoder, text: str, target: str | Non
         model.hidden(torch.tensor([ids], device=device), encoded)
 
     parts = [Part(name="source", ids=source, prompt=len(source)), Part(name="target", ids=ids, prompt=prompt)]
-    predicted = PredictedPlaces(
-        stack="decoder",
-        part=1,
-        kind="next",
-        logits=model.logits,
-        rows=list(range(len(ids))),
-        places=list(range(1, len(ids) + 1)),
-        wanted=[*ids[1:], -1],
-    )
+    predicted = _next_places("decoder", 1, model.logits, ids)
     return ModelInput(parts=parts, run=run, predicted=predicted, notes=notes)
 
 
@@ -246,12 +247,6 @@ def _cut_end(context: int) -> Note:
     return in_each_language(
         "The text is longer than the {context} tokens that the model reads at once: its end is left out.",
         context=context,
-    )
-
-
-def _full(context: int) -> Note:
-    return in_each_language(
-        "The answer has no end: the model wrote until its {context} tokens were used up.", context=context
     )
 
 

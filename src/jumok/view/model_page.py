@@ -27,18 +27,19 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from jumok.config import BERTConfig, EncoderDecoderConfig, GPTConfig, to_dict
-from jumok.config.features import PAGE, kind_of, require
+from jumok.config import GPTConfig, to_dict
+from jumok.config.features import PAGE, kind_of, require, task_of
 from jumok.errors import ViewError
 from jumok.inference.sampling import Sampling
 from jumok.messages import tr
-from jumok.models import Model, build_blank, task_of
-from jumok.models.checks import require_finite_parameters, require_tokenizer
+from jumok.models import Model, build_blank
+from jumok.models.checks import require_finite, require_tokenizer
 from jumok.models.special_ids import frame_of, start_ids
 from jumok.tokenizers import Tokenizer
 from jumok.view.bundle import script
 from jumok.view.page import HTMLFile, embedded, filled, one_line
 from jumok.view.page_tokenizer import require_readable
+from jumok.view.trace import model_facts
 
 FORMAT, VERSION = "jumok-model-page", 1
 LARGEST_PAGE = 100e6  # bytes; more is slow to open, and phones have too little memory for it
@@ -135,23 +136,15 @@ def _ids_around(model: Model, tokenizer: Tokenizer) -> dict[str, Any]:
 
 def describe(model: Model) -> dict[str, Any]:
     """Return what a page says about its model, as in the type About of `assets/page/engine_types.d.ts`."""
-    config, shape = model.config, to_dict(model.config)
-    seq2seq = isinstance(config, EncoderDecoderConfig)
-    kind = "encoder-decoder" if seq2seq else "bert" if isinstance(config, BERTConfig) else "gpt"
-    same = ("n_layer", "n_head", "n_embd", "context_length", "vocab_size")
+    facts, labels = model_facts(model), list(getattr(model.config, "labels", ()))
+    greedy = facts["kind"] == "encoder-decoder"
     return {
-        "kind": "classifier" if shape.get("labels") else kind,
-        "family": shape.get("family", "bert"),
-        **{name: shape[name] for name in same},
-        "n_kv_head": shape.get("n_kv_head", config.n_head),
-        "head_dim": shape.get("head_dim", config.n_embd // config.n_head),
-        "n_decoder_layer": shape.get("n_decoder_layer"),
-        "n_decoder_head": shape.get("n_decoder_head"),
-        "parameters": model.parameter_count(),
-        "labels": list(shape.get("labels", ())),
+        **facts,
+        "kind": "classifier" if labels else facts["kind"],
+        "labels": labels,
         "tokenizer": require_tokenizer(model).kind,
-        "task": task_of(model),
-        "sampling": {"temperature": 0.0 if seq2seq else Sampling().temperature, "top_k": 0, "top_p": 1.0},
+        "task": task_of(model.config),
+        "sampling": {"temperature": 0.0 if greedy else Sampling().temperature, "top_k": 0, "top_p": 1.0},
     }
 
 
@@ -169,7 +162,8 @@ def _require_possible(model: Model, exact: bool) -> None:
             most=LARGEST_PAGE / 1e6,
             other=other if size <= LARGEST_PAGE else "",
         )
-    require_finite_parameters(model)
+    for parameter in model.parameters():
+        require_finite(parameter)
 
 
 # --- parameters -----------------------------------------------------------------------------------------------------

@@ -25,7 +25,8 @@ from jumok.errors import ViewError
 from jumok.files import require_writable, write_atomic
 from jumok.view.bundle import packaged, script
 from jumok.view.probes import Probes, probes_json
-from jumok.view.schema import opened_layer, to_json
+from jumok.view.schema import Neurons, opened_layer, to_json
+from jumok.view.token_text import shortened
 from jumok.view.trace import Trace
 
 ENTRY = "view/assets/viewer/app.js"
@@ -128,15 +129,18 @@ def page_of(
     layer: int | None = None,
     head: int | None = None,
     language: str | None = None,
+    exact: bool = False,
+    neurons: Neurons | Sequence[int] = "auto",
 ) -> Page:
     """Return the page of a trace, with its probes.
 
     Args:
         block, layer, head: where it opens; None: at the layer with the most confident heads. language: "ko" or
-            "en"; None: the browser's.
+            "en"; None: the browser's. exact, neurons: see `to_json`.
     """
-    found = to_json(trace, None if probes is None else probes_json(probes, trace), block=block)
-    found["model"]["name"] = one_line(trace.model.name)
+    known = None if probes is None else probes_json(probes, trace)
+    found = to_json(trace, known, block=block, layer=layer, exact=exact, neurons=neurons)
+    found["model"]["name"] = one_line(trace.model["name"])
     opening = {
         "block": block,
         # The viewer would choose the same one, but its queries and keys may have no room.
@@ -145,11 +149,10 @@ def page_of(
         "heads": None if head is None else [head],
         "language": language,
     }
-    text = " ".join(trace.sequences[0].pieces.text.split())
-    text = text if len(text) <= LONGEST_TITLE else text[: LONGEST_TITLE - 1] + "…"
+    text = shortened(" ".join(trace.sequences[0]["text"].split()), LONGEST_TITLE)
     return Page(
         found,
-        title=f"{trace.model.name} · {text}",
+        title=f"{trace.model['name']} · {text}",
         opening={name: value for name, value in opening.items() if value is not None},
     )
 
@@ -182,19 +185,20 @@ def filled(
     """
     style = "".join(map(asset, styles))
     computing = " 'wasm-unsafe-eval'; worker-src blob:" if worker else ""
-    known = {"csp": policy_of(style, code, computing), "title": escape(one_line(title)), "style": style, **parts}
+    policy = policy_of([style], [code], "connect-src 'none'", computing=computing)
+    known = {"csp": policy, "title": escape(one_line(title)), "style": style, **parts}
     return _MARKER.sub(lambda marker: known[marker[1]], asset(template))
 
 
-def policy_of(style: str, code: str, computing: str = "", *, connect: str = "'none'") -> str:
-    """Return the content-security policy of a page that has only this style and this script.
+def policy_of(styles: Sequence[str], scripts: Sequence[str], more: str, *, computing: str = "") -> str:
+    """Return the content-security policy of a page that has only these styles and scripts.
 
     Args:
-        computing: what the script may do besides. connect: with which servers it may talk.
+        more: what is said besides, such as with which servers it may talk. computing: what the scripts may do.
     """
     return (
-        f"default-src 'none'; script-src '{_digest(code)}'{computing}; style-src '{_digest(style)}'; "
-        f"img-src data: blob:; connect-src {connect}; form-action 'none'; base-uri 'none'"
+        f"default-src 'none'; script-src {_digests(scripts)}{computing}; style-src {_digests(styles)}; "
+        f"img-src data: blob:; {more}; form-action 'none'; base-uri 'none'"
     )
 
 
@@ -203,8 +207,9 @@ def asset(name: str) -> str:
     return packaged(f"view/assets/{name}")
 
 
-def _digest(content: str) -> str:
-    return f"sha256-{b64encode(hashlib.sha256(content.encode()).digest()).decode()}"
+def _digests(contents: Sequence[str]) -> str:
+    """Return the sources by which a policy allows styles or scripts of these contents."""
+    return " ".join(f"'sha256-{b64encode(hashlib.sha256(one.encode()).digest()).decode()}'" for one in contents)
 
 
 def one_line(text: str) -> str:

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any
 
 import numpy as np
 import torch
@@ -16,7 +15,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from jumok.errors import ViewError
-from jumok.inference.sampling import Candidate
 from jumok.interpret.record import Recording, record
 from jumok.models import Model
 from jumok.view.model_input import PredictedPlaces
@@ -24,64 +22,10 @@ from jumok.view.token_text import TokenNames
 from jumok.view.traced_attention import float_array
 from jumok.view.weight_encoding import Floats
 
-LENS_TOP = 3
+TOP, LENS_TOP = 10, 3  # likely tokens that are kept for each place, at the end and after each layer
+RARE = 0.01  # a second or third guess of the lens that is less likely is left out
 SMALLEST = 1e-45  # a probability below it is zero in float32
 LOGITS_AT_ONCE = 1 << 24  # numbers, 64 MB
-
-
-@dataclass(frozen=True, kw_only=True)
-class TokenPrediction:
-    """What the model predicts at a place.
-
-    Fields:
-        p, rank, nats: of the token that stands there: its probability, how many tokens are likelier plus one, and -ln
-            p; None where a mask stands.
-        top: the likeliest tokens, the likeliest first.
-    """
-
-    p: float | None
-    rank: int | None
-    nats: float | None
-    top: tuple[Candidate, ...]
-
-
-@dataclass(frozen=True, kw_only=True)
-class TokenPredictions:
-    """What the model predicts at each place of a sequence.
-
-    Fields:
-        sequence: which of the trace's. kind: "next" (from the tokens before the place), "here" (from the tokens
-            around it; the token itself is masked, and some others with it, see `jumok.interpret.text_loss`).
-        tokens: for each place, or None where nothing is predicted, as at the first of a text.
-        after: of the token that would follow the last one (kind "next").
-    """
-
-    sequence: int
-    kind: Literal["next", "here"]
-    tokens: tuple[TokenPrediction | None, ...]
-    after: TokenPrediction | None
-
-
-@dataclass(frozen=True, kw_only=True)
-class Lens:
-    """The logit lens: what the model would predict if each layer were its last.
-
-    The final norm and the output layer are applied to the residual stream after each layer
-    (https://www.lesswrong.com/posts/AcKRB8wDpdaN6v6ru/interpreting-gpt-the-logit-lens). Places are those of
-    `TokenPredictions`: place i is predicted from the residual stream of the place before it (kind "next"), or from its
-    own while the token is masked ("here").
-
-    Fields:
-        names: "embedding", "layer 1", ...; L of them.
-        ids, shares: (L, T, 3), the likeliest tokens and their probabilities. p: (L, T), that of the token which stands
-            there. Where nothing is predicted, ids are -1 and numbers NaN.
-    """
-
-    sequence: int
-    names: tuple[str, ...]
-    ids: NDArray[np.int64] = field(repr=False)
-    shares: Floats = field(repr=False)
-    p: Floats = field(repr=False)
 
 
 def require_finite_stream(recording: Recording) -> None:
@@ -100,61 +44,61 @@ def stages_of(model: Model, recording: Recording, places: PredictedPlaces) -> li
     """Return the residual stream after the embedding and each layer, where the model predicts: (N, C) each."""
     if places.masked is None:
         return [stream[0, places.rows] for stream in recording.residual[places.stack]]
-    with record(model, layers=[0], heads=[0], residual=True, values=False) as masked:
+    with record(model, layers=[0], heads=[0], residual=True) as masked:
         model(places.masked)
     at = torch.tensor(places.masked_in, dtype=torch.int64), torch.tensor(places.rows, dtype=torch.int64)
     return [stream[at] for stream in masked.residual[places.stack]]
 
 
-def predict_places(
-    places: PredictedPlaces, stage: Tensor, length: int, top: int, names: TokenNames
-) -> TokenPredictions:
-    """Return the predictions from the end of the residual stream.
+def predict_places(places: PredictedPlaces, stage: Tensor, length: int, names: TokenNames) -> dict[str, Any]:
+    """Return the object "predictions" of docs/viewer.md, from the end of the residual stream.
 
     Args:
-        stage: (N, C), the last of `stages_of`. length: of the sequence. top: how many likely tokens to keep.
+        stage: (N, C), the last of `stages_of`. length: of the sequence.
     """
     wanted = torch.tensor(places.wanted, dtype=torch.int64)
-    found = zip(*_ranked(places.logits, stage, wanted, top, names.vocab_size), places.wanted, strict=True)
-    by_place = dict(zip(places.places, (_prediction(*one, names) for one in found), strict=True))
-    return TokenPredictions(
-        sequence=places.part,
-        kind=places.kind,
-        tokens=tuple(by_place.get(place) for place in range(length)),
-        after=by_place.get(length),
-    )
+    found: dict[int, dict[str, Any]] = {}
+    for place, here, *ranked in zip(
+        places.places, places.wanted, *_ranked(places.logits, stage, wanted, TOP, names.vocab_size), strict=True
+    ):
+        ids, shares, p, rank = (numbers.tolist() for numbers in ranked)
+        known = here >= 0  # else a mask stands there, or nothing yet
+        found[place] = {
+            "p": short(p) if known else None,
+            "rank": rank if known else None,
+            "nats": short(-math.log(max(p, SMALLEST))) if known else None,
+            "top": [[token, names.name(token), short(share, 3)] for token, share in zip(ids, shares, strict=True)],
+        }
+    tokens = [found.get(place) for place in range(length)]
+    return {"sequence": places.part, "kind": places.kind, "tokens": tokens, "after": found.get(length)}
 
 
-def lens_of(places: PredictedPlaces, stages: list[Tensor], length: int, names: TokenNames) -> Lens:
-    """Return the logit lens; arguments as for `predict_places`."""
+def lens_of(places: PredictedPlaces, stages: list[Tensor], length: int, names: TokenNames) -> dict[str, Any]:
+    """Return the object "lens" of docs/viewer.md: what the model would predict if each layer were its last.
+
+    The final norm and the output layer are applied to the residual stream after each layer
+    (https://www.lesswrong.com/posts/AcKRB8wDpdaN6v6ru/interpreting-gpt-the-logit-lens). Arguments as for
+    `predict_places`.
+    """
     wanted = torch.tensor(places.wanted, dtype=torch.int64)
     inside = [i for i, place in enumerate(places.places) if place < length]
-    columns = [places.places[i] for i in inside]
-    top = min(LENS_TOP, names.vocab_size)
-    lens = Lens(
-        sequence=places.part,
-        names=("embedding", *(f"layer {i}" for i in range(1, len(stages)))),
-        ids=np.full((len(stages), length, top), -1, np.int64),
-        shares=np.full((len(stages), length, top), np.nan, np.float32),
-        p=np.full((len(stages), length), np.nan, np.float32),
-    )
+    top: list[list[list[list[Any]]]] = [[[] for _ in range(length)] for _ in stages]
+    p: list[list[float | None]] = [[None] * length for _ in stages]
     for layer, stage in enumerate(stages):
-        found = _ranked(places.logits, stage[inside], wanted[inside], top, names.vocab_size)
-        lens.ids[layer, columns], lens.shares[layer, columns], lens.p[layer, columns] = found[:3]
-    return lens
+        found = _ranked(places.logits, stage[inside], wanted[inside], LENS_TOP, names.vocab_size)
+        for i, ids, shares, own in zip(inside, *(numbers.tolist() for numbers in found[:3]), strict=True):
+            place = places.places[i]
+            guesses = [(token, share) for token, share in zip(ids, shares, strict=True) if share >= RARE]
+            guesses = guesses or [(ids[0], shares[0])]
+            top[layer][place] = [[token, names.name(token), short(share, 3)] for token, share in guesses]
+            p[layer][place] = None if math.isnan(own) else short(own, 3)
+    layers = ["embedding", *(f"layer {i}" for i in range(1, len(stages)))]
+    return {"sequence": places.part, "names": layers, "top": top, "p": p}
 
 
-def _prediction(
-    ids: NDArray[np.int64], shares: Floats, p: float, rank: int, wanted: int, names: TokenNames
-) -> TokenPrediction:
-    """Return the prediction at one place, from what `_ranked` found there and the id that stands there."""
-    top = zip(ids.tolist(), shares.tolist(), strict=True)
-    return TokenPrediction(
-        p=None if wanted < 0 else float(p),
-        rank=None if wanted < 0 else int(rank),
-        nats=None if wanted < 0 else -math.log(max(float(p), SMALLEST)),
-        top=tuple(Candidate(token, names.name(token), share) for token, share in top),
-    )
+def short(number: float, digits: int = 4) -> float:
+    """Return a number with as many digits as a page needs."""
+    return float(f"{number:.{digits}g}")
 
 
 def _ranked(

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from jumok.interpret.ablation import Ranking, ranking
-from jumok.interpret.heads import Head, Repetition, repetition
+from jumok.interpret.heads import LEAST_REPEATED, Head, Repetition, repetition
 from jumok.interpret.text_loss import Passage, require_language_head
 from jumok.models import Model
 from jumok.models.checks import require_tokenizer
@@ -17,10 +17,7 @@ from jumok.models.encoder_decoder import EncoderDecoder
 from jumok.models.gpt import GPT
 from jumok.models.special_ids import frame_of
 from jumok.view.trace import Trace
-from jumok.view.traced_attention import Attention, HeadStatistics, head_statistics
-from jumok.view.weight_encoding import Floats
-
-LEAST_REPEATED = 4  # positions that a repeated sequence needs
+from jumok.view.traced_attention import STATISTICS, Attention, head_statistics
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,20 +28,6 @@ class Probes:
     repetition: Repetition | None
 
 
-@dataclass(frozen=True, kw_only=True)
-class HeadFigures:
-    """One head in numbers; see `Effect`, `HeadStatistics` and `Repetition`. None where there is no such number."""
-
-    head: Head
-    delta_nats: float
-    entropy: float
-    distance: float | None
-    first: float
-    previous: float | None
-    self: float | None
-    induction: float | None
-
-
 def probe_trace(model: Model, trace: Trace) -> Probes:
     """Probe a model on the tokens of a trace that was made of it.
 
@@ -52,20 +35,13 @@ def probe_trace(model: Model, trace: Trace) -> Probes:
         ViewError: the model predicts no tokens. TextError: there is only one token.
     """
     require_language_head(model)
-    return Probes(ranking=ranking(model, passage_of(model, trace)), repetition=_repetition(model))
-
-
-def passage_of(model: Model, trace: Trace) -> Passage:
-    """Return the tokens of a trace, as the model that it was made of predicts them.
-
-    Raises:
-        As `Passage` does.
-    """
-    ids = [[token.id for token in one.pieces.tokens] for one in trace.sequences]
+    ids = [[token["id"] for token in one["tokens"]] for one in trace.sequences]
     if isinstance(model, EncoderDecoder):
         assert model.config.eos_id is not None  # the trace required it
-        return Passage(model, [*ids[1][1:], model.config.eos_id], ids[0])
-    return Passage(model, ids[0])
+        passage = Passage(model, [*ids[1][1:], model.config.eos_id], ids[0])
+    else:
+        passage = Passage(model, ids[0])
+    return Probes(ranking=ranking(model, passage), repetition=_repetition(model))
 
 
 def _repetition(model: Model) -> Repetition | None:
@@ -77,32 +53,26 @@ def _repetition(model: Model) -> Repetition | None:
     return repetition(model)
 
 
-def head_figures(trace: Trace, probes: Probes) -> Iterator[HeadFigures]:
-    """Yield the heads of the trace, the largest effect first."""
-    found: dict[Head, tuple[HeadStatistics, int]] = {}
+def head_figures(trace: Trace, probes: Probes) -> Iterator[dict[str, Any]]:
+    """Yield the numbers of each head of the trace, the largest effect first; None where there is no such number.
+
+    They are its block, layer and head, "delta_nats" (`Effect`), the names of `head_statistics`, and "induction".
+    """
+    found: dict[Head, dict[str, float]] = {}
     for one in trace.attentions:
         for layer in one.layers:
             figures = head_statistics(one.weights(layer), causal=one.causal, crossing=one.block == "cross")
-            found |= {Head(one.block, layer, number): (figures, place) for place, number in enumerate(one.heads)}
+            for place, number in enumerate(one.heads):
+                found[Head(one.block, layer, number)] = {name: values[place] for name, values in figures.items()}
     copies = None if probes.repetition is None else probes.repetition.induction
     for head, delta in probes.ranking.effects:
-        if head not in found:
-            continue
-        figures, place = found[head]
-        yield HeadFigures(
-            head=head,
-            delta_nats=delta,
-            entropy=float(figures.entropy[place]),
-            distance=_one(figures.distance, place),
-            first=float(figures.first[place]),
-            previous=_one(figures.previous, place),
-            self=_one(figures.self, place),
-            induction=None if copies is None else float(copies[head.layer, head.head]),
-        )
-
-
-def _one(figures: Floats | None, place: int) -> float | None:
-    return None if figures is None else float(figures[place])
+        if head in found:
+            yield {
+                **head._asdict(),
+                "delta_nats": delta,
+                **{name: found[head].get(name) for name in STATISTICS},
+                "induction": None if copies is None else float(copies[head.layer, head.head]),
+            }
 
 
 def probes_json(probes: Probes, trace: Trace) -> dict[str, Any]:

@@ -1,72 +1,99 @@
 """A trace as one versioned JSON object, "jumok-trace" (`docs/viewer.md`), small enough for a page.
 
 Weights have 255 levels where that fits into the budget, else fewer levels, the same for all heads. The rounding error
-is measured and written under "error"; the page shows it. Queries and keys take the room that is left. Heads are encoded
-by `jumok.view.weight_encoding`.
+is measured and written under "error"; the page shows it. Queries and keys take the room that is left.
 """
 
 from __future__ import annotations
 
 import json
-from bisect import bisect_left
-from collections.abc import Iterator, Mapping
-from typing import Any
+import reprlib
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
+from jumok.errors import ConfigError
 from jumok.messages import in_each_language
 from jumok.version import __version__
-from jumok.view.predictions import TokenPrediction
-from jumok.view.trace import TokenSequence, Trace
+from jumok.view.predictions import short
+from jumok.view.trace import Trace
 from jumok.view.traced_attention import Attention, head_statistics
-from jumok.view.weight_encoding import FINEST, decode_weights, encode_exactly, encode_vectors, encode_weights, factorise
+from jumok.view.weight_encoding import FINEST, Floats, decode_weights, encode_exactly, encode_vectors, encode_weights
 
-FORMAT, VERSION = "jumok-trace", 1
+FORMAT, VERSION = "jumok-trace", 2
 LEVELS = (FINEST, 180, 128, 101, 80, 64, 50, 40, 32, 25, 20, 16)  # of a weight's root, the finest first
 TRIED = 24  # heads from which it is estimated what the others take
-RARE = 0.01  # a second or third guess of the lens that is less likely is left out
-STATISTICS = ("entropy", "distance", "first", "previous", "self")
 
 Coded = list[list[str]]  # by layer and head
+Neurons = Literal["auto", "all", "none"]
 
 
-def to_json(trace: Trace, probes: dict[str, Any] | None = None, *, block: str | None = None) -> dict[str, Any]:
+def to_json(
+    trace: Trace,
+    probes: dict[str, Any] | None = None,
+    *,
+    block: str | None = None,
+    layer: int | None = None,
+    exact: bool = False,
+    neurons: Neurons | Sequence[int] = "auto",
+) -> dict[str, Any]:
     """Return the JSON object of a trace.
 
-    Queries and keys take the room that is left within the budget, unless the trace says otherwise; a note says which
-    layers have them.
-
     Args:
-        probes: what `docs/viewer.md` has under "probes". block: with which the page opens, see `opened_layer`.
+        probes: what `docs/viewer.md` has under "probes". block, layer: with which the page opens; None: `opened_layer`.
+        exact: write weights, queries and keys in 16 bits. neurons: of which layers queries and keys are written: all,
+            none, a list, or "auto", as many as have room within the budget, `layer` first; a note says which.
+
+    Raises:
+        ConfigError: `neurons` names a layer that the trace does not have.
     """
     found: dict[str, Any] = {
         "format": FORMAT,
         "version": VERSION,
         "generator": f"jumok {__version__}",
-        "model": dict(vars(trace.model)),
-        "sequences": [_sequence(one) for one in trace.sequences],
-        "attentions": [_attention(one, exact=trace.exact) for one in trace.attentions],
+        "model": dict(trace.model),
+        "sequences": trace.sequences,
+        "attentions": [_attention(one, exact=exact) for one in trace.attentions],
         "neurons": None,
-        "predictions": _predictions(trace),
-        "lens": _lens(trace),
+        "predictions": trace.predictions,
+        "lens": trace.lens,
         "probes": probes,
         "notes": list(trace.notes),
     }
     room = budget(max(max(one.t, one.s) for one in trace.attentions)) - _size(found)
-    neurons = _neurons_by_layer(trace, opened_layer(found, block) if trace.open_layer is None else trace.open_layer)
-    opened = next(neurons, None)
-    room -= _size(opened)
-    room -= _write_weights(found, trace, room)
-    _write_neurons(found, trace, opened, neurons, room)
+    bits = 16 if exact else 8
+    wanted = _wanted_layers(trace, neurons, opened_layer(found, block) if layer is None else layer)
+    stored = {one: _vectors_by_block(trace, one, bits) for one in wanted[:1]}
+    room -= _size(stored)
+    room -= _write_weights(found, trace, room, exact)
+    for one in wanted[1:]:
+        vectors = _vectors_by_block(trace, one, bits)
+        room -= _size(vectors)
+        if neurons == "auto" and room < 0:
+            found["notes"].append(
+                in_each_language(
+                    "To keep the file small, q and k are there for layer {listed} only; {--neurons all} keeps all.",
+                    listed=", ".join(map(str, sorted(stored))),
+                )
+            )
+            break
+        stored[one] = vectors
+    if stored:
+        by_block: dict[str, dict[str, Any]] = {}
+        for one, blocks in sorted(stored.items()):
+            for name, coded in blocks.items():
+                by_block.setdefault(name, {})[str(one)] = coded
+        width = trace.model["head_dim"]
+        found["neurons"] = {"layers": by_block, "bits": bits, "head_dim": width, "scale": width**-0.5}
     return found
 
 
 def budget(tokens: int) -> int:
-    """Return the most bytes of JSON for so many tokens; with the page around it 2 MB at 256, 8 at 512, 16 at 1,024."""
+    """Return the most bytes of JSON for so many tokens; with the page around it 2 MB at 256, 8 at 512, 25 at 1,024."""
     if tokens <= 512:
         return 1_700_000 + round(6_000_000 * max(0.0, (tokens**2 - 256**2) / (512**2 - 256**2)))
-    return 15_000 * tokens
+    return 7_700_000 + 33_000 * (tokens - 512)
 
 
 def opened_layer(found: Mapping[str, Any], block: str | None = None) -> int:
@@ -116,23 +143,19 @@ def _attention(one: Attention, *, exact: bool) -> dict[str, Any]:
         "s": one.s,
         "bits": 16 if exact else 8,
         "encoding": "float16" if exact else "sqrt-u8",
-        "stats": {
-            name: [_rounded(getattr(layer, name)) for layer in statistics]
-            for name in STATISTICS
-            if getattr(statistics[0], name) is not None
-        },
+        "stats": {name: [[short(x) for x in layer[name]] for layer in statistics] for name in statistics[0]},
     }
 
 
-def _write_weights(found: dict[str, Any], trace: Trace, room: int) -> int:
+def _write_weights(found: dict[str, Any], trace: Trace, room: int, exact: bool) -> int:
     """Add the weights of all heads and their errors, and return the bytes that they take."""
-    levels = FINEST if trace.exact else _affordable(trace, room)
-    coded = _coded(trace, levels)
-    while _length(coded) > room and levels > LEVELS[-1] and not trace.exact:  # the estimate was too low
-        levels = LEVELS[LEVELS.index(levels) + 1]
-        coded = _coded(trace, levels)
+    levels = FINEST if exact else _affordable(trace, room)
+    coded = [
+        [[_head(head, one.causal, levels, exact) for head in one.weights(layer)] for layer in one.layers]
+        for one in trace.attentions
+    ]
     for one, entry, layers in zip(trace.attentions, found["attentions"], coded, strict=True):
-        entry["weights"], entry["error"] = layers, _error(one, layers, exact=trace.exact)
+        entry["weights"], entry["error"] = layers, _error(one, layers, exact=exact)
     return _length(coded)
 
 
@@ -142,32 +165,14 @@ def _affordable(trace: Trace, room: int) -> int:
     tried = heads[:: -(-len(heads) // TRIED)]
 
     def fits(levels: int) -> bool:
-        length = sum(len(_head(one, layer, i, levels)) + 3 for one, layer, i in tried)
+        length = sum(len(_head(one.head_weights(layer, i), one.causal, levels)) + 3 for one, layer, i in tried)
         return length * len(heads) <= room * len(tried)
 
-    coarser = bisect_left(LEVELS[:-1], True, key=fits)  # from the first that fits, all do
-    return LEVELS[coarser]
+    return next(filter(fits, LEVELS), LEVELS[-1])
 
 
-def _coded(trace: Trace, levels: int) -> list[Coded]:
-    return [
-        [
-            [encode_exactly(head, causal=one.causal) for head in one.weights(layer)]
-            if trace.exact
-            else [_head(one, layer, i, levels) for i in range(len(one.heads))]
-            for layer in one.layers
-        ]
-        for one in trace.attentions
-    ]
-
-
-def _head(one: Attention, layer: int, place: int, levels: int) -> str:
-    """Write one head with so many levels."""
-    factors = None
-    if levels < FINEST and one.maskless(layer):
-        q, k = one.queries_of(layer), one.keys_of(layer)
-        factors = factorise(q[place], k[place // (len(q) // len(k))])
-    return encode_weights(one.head_weights(layer, place), causal=one.causal, levels=levels, factors=factors)
+def _head(weights: Floats, causal: bool, levels: int, exact: bool = False) -> str:
+    return encode_exactly(weights, causal=causal) if exact else encode_weights(weights, causal=causal, levels=levels)
 
 
 def _length(coded: list[Coded]) -> int:
@@ -183,58 +188,27 @@ def _error(one: Attention, coded: Coded, *, exact: bool) -> dict[str, float]:
             most = max(most, float(off.max()))
             total += float(off.sum()) / 2
             count += one.t
-    return {"max": _short(most, 2), "mean": _short(total / count, 2)}
+    return {"max": short(most, 2), "mean": short(total / count, 2)}
 
 
 # --- queries and keys -------------------------------------------------------------------------------------------------
 
 
-def _neurons_by_layer(trace: Trace, opened: int) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield the layers whose queries and keys are wanted, the opened one first, then those beside it."""
-    if trace.neurons == "none":
-        return
-    layers = {layer for one in trace.attentions for layer in one.layers}
-    if isinstance(trace.neurons, tuple):
-        layers &= set(trace.neurons)
-    for layer in sorted(layers, key=lambda layer: (abs(layer - opened), layer)):
-        yield layer, {one.block: _neurons(one, layer, _bits(trace)) for one in trace.attentions if layer in one.layers}
-
-
-def _write_neurons(
-    found: dict[str, Any],
-    trace: Trace,
-    opened: tuple[int, dict[str, Any]] | None,
-    others: Iterator[tuple[int, dict[str, Any]]],
-    room: int,
-) -> None:
-    """Add queries and keys: those of the opened layer, of others while there is room or if they were asked for."""
-    if opened is None:
-        return
-    kept, left_out = [opened], 0
-    for layer, neurons in others:
-        room -= _size(neurons)
-        if trace.neurons == "auto" and room < 0:
-            left_out += 1
-            break
-        kept.append((layer, neurons))
-    by_block: dict[str, dict[str, Any]] = {}
-    for layer, neurons in sorted(kept):
-        for block, coded in neurons.items():
-            by_block.setdefault(block, {})[str(layer)] = coded
-    width = trace.model.head_dim
-    found["neurons"] = {"layers": by_block, "bits": _bits(trace), "head_dim": width, "scale": width**-0.5}
-    if left_out:
-        listed = ", ".join(str(layer) for layer in sorted(layer for layer, _ in kept))
-        found["notes"].append(
-            in_each_language(
-                "To keep the file small, q and k are there for layer {listed} only; {--neurons all} keeps all.",
-                listed=listed,
-            )
+def _wanted_layers(trace: Trace, neurons: Neurons | Sequence[int], opened: int) -> list[int]:
+    """Return the layers whose queries and keys are wanted, the opened one first, then those beside it."""
+    kept = sorted({layer for one in trace.attentions for layer in one.layers})
+    wanted = ([] if neurons == "none" else kept) if isinstance(neurons, str) else neurons
+    wrong = [layer for layer in wanted if layer not in kept]
+    if wrong:
+        raise ConfigError(
+            "there are no layers {layers} here; the layers are {kept}.", layers=reprlib.repr(wrong), kept=kept
         )
+    return sorted(set(wanted), key=lambda layer: (abs(layer - opened), layer))
 
 
-def _bits(trace: Trace) -> int:
-    return 16 if trace.exact else 8
+def _vectors_by_block(trace: Trace, layer: int, bits: int) -> dict[str, Any]:
+    """Return the queries and keys of a layer, by the block that has it."""
+    return {one.block: _neurons(one, layer, bits) for one in trace.attentions if layer in one.layers}
 
 
 def _neurons(one: Attention, layer: int, bits: int) -> dict[str, Any]:
@@ -243,73 +217,3 @@ def _neurons(one: Attention, layer: int, bits: int) -> dict[str, Any]:
         scales, coded = zip(*(encode_vectors(head, bits=bits) for head in vectors), strict=True)
         found |= {f"{name}_scale": list(scales), name: list(coded)}
     return found
-
-
-def _sequence(one: TokenSequence) -> dict[str, Any]:
-    pieces = one.pieces
-    return {
-        "name": one.name,
-        "prompt": one.prompt,
-        "tokens": [vars(token) for token in pieces.tokens],
-        "text": pieces.text,
-        "groups": {kind: list(groups) for kind, groups in pieces.groups.items()},
-        "group_texts": {kind: list(texts) for kind, texts in pieces.group_texts.items()},
-    }
-
-
-# --- text and probabilities -------------------------------------------------------------------------------------------
-
-
-def _predictions(trace: Trace) -> dict[str, Any] | None:
-    found = trace.predictions
-    if found is None:
-        return None
-    return {
-        "sequence": found.sequence,
-        "kind": found.kind,
-        "tokens": [_prediction(one) for one in found.tokens],
-        "after": _prediction(found.after),
-    }
-
-
-def _prediction(one: TokenPrediction | None) -> dict[str, Any] | None:
-    """Return what is predicted at one place."""
-    if one is None:
-        return None
-    return {
-        "p": None if one.p is None else _short(one.p),
-        "rank": one.rank,
-        "nats": None if one.nats is None else _short(one.nats),
-        "top": [[token, text, _short(p, 3)] for token, text, p in one.top],
-    }
-
-
-def _lens(trace: Trace) -> dict[str, Any] | None:
-    lens = trace.lens
-    if lens is None:
-        return None
-    return {
-        "sequence": lens.sequence,
-        "names": list(lens.names),
-        "top": [
-            [
-                [
-                    [token, trace.name(token), _short(p, 3)]
-                    for i, (token, p) in enumerate(zip(ids, shares, strict=True))
-                    if token >= 0 and (i == 0 or p >= RARE)
-                ]
-                for ids, shares in zip(layer_ids, layer_shares, strict=True)
-            ]
-            for layer_ids, layer_shares in zip(lens.ids.tolist(), lens.shares.tolist(), strict=True)
-        ],
-        "p": [[None if p != p else _short(p, 3) for p in layer] for layer in lens.p.tolist()],
-    }
-
-
-def _short(number: float, digits: int = 4) -> float:
-    """Return a number with as many digits as a page needs."""
-    return float(f"{number:.{digits}g}")
-
-
-def _rounded(numbers: NDArray[Any]) -> list[float]:
-    return [_short(number) for number in numbers.tolist()]

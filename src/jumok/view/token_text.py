@@ -1,4 +1,4 @@
-"""Tokens as a person can read them, where they stand in the text, and which of them make a character or a word.
+"""Tokens as a person can read them, and where they stand in the text.
 
 A token may be a syllable, a letter of one, some bytes of one, or a word with the blank before it. What a page shows of
 it is always printable: a blank is ␣, a line end ⏎, a byte that makes no whole character <EC>, a letter of a
@@ -9,18 +9,16 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Container, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from itertools import groupby
+from typing import Any
 
 from jumok.text.boundaries import starts_anew
 from jumok.text.hangul import LEADS, TAILS, VOWELS, is_syllable, nfc
 from jumok.tokenizers import Tokenizer
 
 REPLACED = "\ufffd"  # stands in a text for bytes that are no character
-JOINER = "\u200d"  # makes one picture of several
 EMPTY = "∅"  # a token that stands for nothing
-LINE_ENDS = "\n\r\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029"
 SIGNS = {" ": "␣", "\n": "⏎", "\t": "⇥", "\x7f": "␡"} | {chr(c): chr(0x2400 + c) for c in range(32) if c not in (9, 10)}
 # Letters and marks that Unicode calls printable, and that show nothing (Default_Ignorable_Code_Point).
 INVISIBLE = re.compile(
@@ -36,42 +34,6 @@ OLD_SYLLABLES = re.compile(
     "([\u1100-\u115e\ua960-\ua97c]+[\u1161-\u11a7\ud7b0-\ud7c6]+[\u11a8-\u11ff\ud7cb-\ud7fb]*"
     "|[\uac00-\ud7a3][\u11c3-\u11ff\ud7cb-\ud7fb]+)"
 )
-
-
-@dataclass(frozen=True, kw_only=True)
-class Piece:
-    """One token.
-
-    Fields:
-        id: of the vocabulary. text: what to show. piece: as the tokenizer names it.
-        start, stop: the characters of the text that it is a part of; equal where there are none.
-        special: whether it is a mark like [CLS], which is no text.
-    """
-
-    id: int
-    text: str
-    piece: str
-    start: int
-    stop: int
-    special: bool
-
-
-@dataclass(frozen=True, kw_only=True)
-class Pieces:
-    """The tokens of a text.
-
-    Fields:
-        text: what they spell, without special tokens; bytes that are no character are U+FFFD.
-        groups: by "character" and "word" the number of the group that each token belongs to, rising. A character
-            comes with its marks; a word is what stands between blanks, with the blank before it. Tokens that share a
-            character belong together, in both. Left out where each token is a group of its own.
-        group_texts: what to show for each group.
-    """
-
-    text: str
-    tokens: tuple[Piece, ...]
-    groups: dict[str, tuple[int, ...]]
-    group_texts: dict[str, tuple[str, ...]]
 
 
 class TokenNames:
@@ -93,8 +55,8 @@ class TokenNames:
             self._names[token_id] = self._name(token_id)
         return self._names[token_id]
 
-    def read(self, ids: Sequence[int]) -> Pieces:
-        """Return the tokens of a text, from their ids.
+    def read(self, ids: Sequence[int]) -> dict[str, Any]:
+        """Return what ids spell, and their tokens: "text" and "tokens" of the sequences in docs/viewer.md.
 
         Raises:
             TokenizerError: the tokenizer has no such id.
@@ -102,34 +64,26 @@ class TokenNames:
         names = self._tokenizer.pieces(ids)
         text = ""
         spans: list[tuple[int, int]] = []
-        fresh: set[int] = set()  # characters that begin behind a special token
         for special, run in groupby(ids, key=self._special.__contains__):
             part = list(run)
-            fresh.add(len(text))
             if special:
                 spans += [(len(text), len(text))] * len(part)
             else:
                 found, places = self._spelled(part)
                 spans += [(len(text) + start, len(text) + stop) for start, stop in places]
                 text += found
-        tokens = tuple(
-            Piece(
-                id=token_id,
-                text=self.name(token_id),
-                piece=names[i],
-                start=spans[i][0],
-                stop=spans[i][1],
-                special=token_id in self._special,
-            )
-            for i, token_id in enumerate(ids)
-        )
-        groups, group_texts = {}, {}
-        for kind, units in (("character", _characters(text, fresh)), ("word", _words(text, fresh))):
-            group = _grouped(tokens, units)
-            if group != tuple(range(len(tokens))):
-                groups[kind] = group
-                group_texts[kind] = _group_texts(tokens, group, text, is_word=kind == "word")
-        return Pieces(text=text, tokens=tokens, groups=groups, group_texts=group_texts)
+        tokens = [
+            {
+                "id": token_id,
+                "text": self.name(token_id),
+                "piece": piece,
+                "start": start,
+                "stop": stop,
+                "special": token_id in self._special,
+            }
+            for token_id, piece, (start, stop) in zip(ids, names, spans, strict=True)
+        ]
+        return {"text": text, "tokens": tokens}
 
     def _name(self, token_id: int) -> str:
         if token_id in self._special:
@@ -184,6 +138,11 @@ def visible(text: str) -> str:
     return f"◌{shown}" if unicodedata.category(shown[0]).startswith("M") else shown
 
 
+def shortened(text: str, most: int) -> str:
+    """Return a text, or its beginning and … if it has more than so many characters."""
+    return text if len(text) <= most else text[: most - 1] + "…"
+
+
 def _sign(character: str) -> str:
     code = ord(character)
     if character in SIGNS:
@@ -195,9 +154,6 @@ def _sign(character: str) -> str:
     if not character.isprintable() or INVISIBLE.match(character):
         return f"⟨U+{code:04X}⟩"
     return character
-
-
-# --- bytes to characters ----------------------------------------------------------------------------------------------
 
 
 def _decoded(spelled: bytes) -> Iterator[tuple[str, int]]:
@@ -242,74 +198,5 @@ def _composes(characters: Sequence[str], at: int) -> bool:
     return not starts_anew(here) and not _is_jamo(here)
 
 
-# --- tokens to groups -------------------------------------------------------------------------------------------------
-
-
-def _characters(text: str, fresh: Container[int]) -> list[int]:
-    """Return the number of the character, with its marks, that each code point is a part of."""
-    numbers: list[int] = []
-    syllable = False  # an old one, which Unicode has no single character for
-    for i, character in enumerate(text):
-        joins = False
-        if i and i not in fresh:
-            if syllable:
-                old = _is_jamo(character) and not _is_lead(character)
-            else:
-                old = _is_old_tail(character) and is_syllable(text[i - 1])
-            joins = (
-                unicodedata.category(character).startswith("M") or old or character == JOINER or text[i - 1] == JOINER
-            )
-        numbers.append((numbers[-1] if numbers else -1) + (not joins))
-        syllable = _is_lead(character) or (joins and syllable)
-    return numbers
-
-
-def _words(text: str, fresh: Container[int]) -> list[int]:
-    """Return the number of the word of each code point; line ends stand alone, blanks with what follows."""
-    numbers: list[int] = []
-    before = ""
-    for i, character in enumerate(text):
-        kind = "line end" if character in LINE_ENDS else "blank" if character.isspace() else "word"
-        anew = i in fresh or (kind != before and not (kind == "word" and before == "blank"))
-        numbers.append((numbers[-1] if numbers else -1) + anew)
-        before = kind
-    return numbers
-
-
-def _grouped(tokens: Sequence[Piece], units: Sequence[int]) -> tuple[int, ...]:
-    """Return the number of the group of each token: tokens that share a unit, one with the next, are one group."""
-    groups: list[int] = []
-    last = -1  # the last unit of the group so far
-    for token in tokens:
-        spells = token.start < token.stop  # a token that does not, goes with the one before it
-        anew = units[token.start] > last if spells else token.special or last < 0
-        groups.append((groups[-1] if groups else -1) + anew)
-        if token.special:
-            last = -1
-        elif spells:
-            last = max(last, units[token.stop - 1])
-    return tuple(groups)
-
-
-def _group_texts(tokens: Sequence[Piece], groups: Sequence[int], text: str, *, is_word: bool) -> tuple[str, ...]:
-    shown = []
-    for _, members in groupby(zip(groups, tokens, strict=True), key=lambda member: member[0]):
-        inside = [token for _, token in members]
-        covered = text[inside[0].start : max(token.stop for token in inside)]
-        if not covered or REPLACED in covered:
-            shown.append("".join(token.text for token in inside))
-        else:
-            shown.append(visible((covered.strip(" ") or covered) if is_word else covered))
-    return tuple(shown)
-
-
 def _is_jamo(character: str) -> bool:
     return "\u1100" <= character <= "\u11ff" or "\ua960" <= character <= "\ua97c" or "\ud7b0" <= character <= "\ud7fb"
-
-
-def _is_lead(character: str) -> bool:
-    return "\u1100" <= character <= "\u115f" or "\ua960" <= character <= "\ua97c"
-
-
-def _is_old_tail(character: str) -> bool:
-    return "\u11c3" <= character <= "\u11ff" or "\ud7cb" <= character <= "\ud7fb"

@@ -7,14 +7,13 @@ and attention weights are computed one layer at a time when they are asked for, 
 
 from __future__ import annotations
 
-import reprlib
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from typing import Literal
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import torch
 
-from jumok.config import BERTConfig, EncoderDecoderConfig, GPTConfig, require_range
+from jumok.config import BERTConfig, EncoderDecoderConfig, GPTConfig
 from jumok.errors import ConfigError
 from jumok.inference.sampling import Sampling
 from jumok.interpret.record import Recording, record
@@ -26,39 +25,9 @@ from jumok.models.checks import require_tokenizer
 from jumok.models.gpt import GPT
 from jumok.models.modes import eval_mode
 from jumok.view.model_input import ModelInput, Note, model_input
-from jumok.view.predictions import Lens, TokenPredictions, lens_of, predict_places, require_finite_stream, stages_of
-from jumok.view.token_text import Pieces, TokenNames
+from jumok.view.predictions import lens_of, predict_places, require_finite_stream, stages_of
+from jumok.view.token_text import TokenNames
 from jumok.view.traced_attention import Attention, attentions_of
-
-Neurons = Literal["auto", "all", "none"]
-
-
-@dataclass(frozen=True, kw_only=True)
-class ModelFacts:
-    """The model of a trace. family: "modern", "classic", "original" or "bert". Numbers as in its config."""
-
-    name: str
-    kind: Literal["gpt", "bert", "encoder-decoder"]
-    family: str
-    n_layer: int
-    n_decoder_layer: int | None
-    n_head: int
-    n_decoder_head: int | None
-    n_kv_head: int
-    head_dim: int
-    n_embd: int
-    vocab_size: int
-    context_length: int
-    parameters: int
-
-
-@dataclass(frozen=True)
-class TokenSequence:
-    """A row of tokens. prompt: how many of them were given; the model generated the others."""
-
-    name: Literal["text", "source", "target"]
-    prompt: int
-    pieces: Pieces
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,21 +35,15 @@ class Trace:
     """What a model computes on a text.
 
     Fields:
-        exact: whether weights, queries and keys are written in 16 bits. neurons: of which layers q and k are written:
-            all, none, a list, or "auto", as many as have room; open_layer first, or if None the layer with the most
-            confident heads. name: what to show for an id.
+        model, sequences, predictions, lens: as in docs/viewer.md; None where the model predicts nothing.
     """
 
-    model: ModelFacts
-    sequences: tuple[TokenSequence, ...]
+    model: dict[str, Any]
+    sequences: list[dict[str, Any]]
     attentions: tuple[Attention, ...]
-    predictions: TokenPredictions | None
-    lens: Lens | None
+    predictions: dict[str, Any] | None
+    lens: dict[str, Any] | None
     notes: tuple[Note, ...]
-    exact: bool = False
-    neurons: Neurons | tuple[int, ...] = "auto"
-    open_layer: int | None = None
-    name: Callable[[int], str] = field(repr=False)
 
 
 @torch.inference_mode()
@@ -94,11 +57,6 @@ def trace(
     seed: int | None = None,
     layers: Sequence[int] | None = None,
     heads: Sequence[int] | None = None,
-    top: int = 10,
-    lens: bool = True,
-    exact: bool = False,
-    neurons: Neurons | Sequence[int] = "auto",
-    open_layer: int | None = None,
     name: str | None = None,
 ) -> Trace:
     """Run a model on a text, and record what it computes.
@@ -113,8 +71,7 @@ def trace(
         target: the answer of an encoder–decoder. tokens: how many to generate; 0: none, or as many as an answer has.
         sampling, seed: of what a GPT generates; see `jumok.generate`.
         layers, heads: which to record, from 0; None: all.
-        top: how many likely tokens to keep for each place. lens: compute the logit lens.
-        exact, neurons, open_layer: see `Trace`. name: of the model, for the page.
+        name: of the model, for the page.
 
     Raises:
         TextError: the text or the target is empty, or the tokenizer cannot encode anything of it.
@@ -123,29 +80,23 @@ def trace(
             is too little memory for the weights.
         ViewError: the model's numbers are not finite.
     """
-    require_range("top", top, 1)
     with eval_mode(model):
         given = model_input(model, text, target, tokens, sampling, seed)
     names = TokenNames(require_tokenizer(model))
     _require_weights(model, given, heads)
     with eval_mode(model):
-        with record(model, layers, heads, residual=True, values=False) as recording:
+        with record(model, layers, heads, residual=True) as recording:
             given.run()
         attentions = tuple(attentions_of(recording, len(given.parts)))
-        _require_layers(attentions, open_layer, neurons)
         require_finite_stream(recording)
-        predictions, logit_lens = _predictions(model, recording, given, names, top, lens)
+        predictions, logit_lens = _predictions(model, recording, given, names)
     return Trace(
-        model=model_facts(model, _whole(name or type(model).__name__)),
-        sequences=tuple(TokenSequence(one.name, one.prompt, names.read(one.ids)) for one in given.parts),
+        model={"name": _whole(name or type(model).__name__), **model_facts(model)},
+        sequences=[{"name": one.name, "prompt": one.prompt, **names.read(one.ids)} for one in given.parts],
         attentions=attentions,
         predictions=predictions,
         lens=logit_lens,
         notes=tuple(given.notes),
-        exact=exact,
-        neurons=neurons if isinstance(neurons, str) else tuple(neurons),
-        open_layer=open_layer,
-        name=names.name,
     )
 
 
@@ -165,47 +116,35 @@ def _require_weights(model: Model, given: ModelInput, heads: Sequence[int] | Non
 
 
 def _predictions(
-    model: Model, recording: Recording, given: ModelInput, names: TokenNames, top: int, lens: bool
-) -> tuple[TokenPredictions | None, Lens | None]:
+    model: Model, recording: Recording, given: ModelInput, names: TokenNames
+) -> tuple[dict[str, Any] | None, dict[str, Any] | None]:
     """Return the predictions and the logit lens of an input, where the model predicts tokens."""
     places = given.predicted
     if places is None:
         return None, None
     length, stages = len(given.parts[-1].ids), stages_of(model, recording, places)
-    predictions = predict_places(places, stages[-1], length, top, names)
-    return predictions, lens_of(places, stages, length, names) if lens else None
+    predictions = predict_places(places, stages[-1], length, names)
+    return predictions, lens_of(places, stages, length, names)
 
 
-def _require_layers(attentions: Sequence[Attention], open_layer: int | None, neurons: Neurons | Sequence[int]) -> None:
-    """Raise ConfigError where a setting names a layer that was not recorded."""
-    kept = sorted({layer for attention in attentions for layer in attention.layers})
-    for given in ([] if open_layer is None else [open_layer], neurons):
-        wrong = [] if isinstance(given, str) else [layer for layer in given if layer not in kept]
-        if wrong:
-            raise ConfigError(
-                "there are no layers {layers} here; the layers are {kept}.", layers=reprlib.repr(wrong), kept=kept
-            )
-
-
-def model_facts(model: Model, name: str) -> ModelFacts:
-    """Return the facts of a model, under this name."""
+def model_facts(model: Model) -> dict[str, Any]:
+    """Return what a page says about a model, as "model" of docs/viewer.md, without its name."""
     config = model.config
     both = config if isinstance(config, EncoderDecoderConfig) else None
-    return ModelFacts(
-        name=name,
-        kind="gpt" if isinstance(model, GPT) else "bert" if isinstance(model, BERT) else "encoder-decoder",
-        family="bert" if isinstance(config, BERTConfig) else config.family,
-        n_layer=config.n_layer,
-        n_decoder_layer=both.n_decoder_layer if both else None,
-        n_head=config.n_head,
-        n_decoder_head=both.n_decoder_head if both else None,
-        n_kv_head=config.n_kv_head if isinstance(config, GPTConfig) else config.n_head,
-        head_dim=config.head_dim if isinstance(config, GPTConfig) else config.n_embd // config.n_head,
-        n_embd=config.n_embd,
-        vocab_size=config.vocab_size,
-        context_length=config.context_length,
-        parameters=model.parameter_count(),
-    )
+    return {
+        "kind": "gpt" if isinstance(model, GPT) else "bert" if isinstance(model, BERT) else "encoder-decoder",
+        "family": "bert" if isinstance(config, BERTConfig) else config.family,
+        "n_layer": config.n_layer,
+        "n_decoder_layer": both.n_decoder_layer if both else None,
+        "n_head": config.n_head,
+        "n_decoder_head": both.n_decoder_head if both else None,
+        "n_kv_head": config.n_kv_head if isinstance(config, GPTConfig) else config.n_head,
+        "head_dim": config.head_dim if isinstance(config, GPTConfig) else config.n_embd // config.n_head,
+        "n_embd": config.n_embd,
+        "vocab_size": config.vocab_size,
+        "context_length": config.context_length,
+        "parameters": model.parameter_count(),
+    }
 
 
 def attention_of(trace: Trace, block: str | None, layer: int | None, head: int | None) -> Attention:

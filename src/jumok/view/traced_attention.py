@@ -5,58 +5,37 @@ Shapes use the legend of `jumok.nn.attention`; B is 1 and left out.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from jumok.interpret.heads import profile
-from jumok.interpret.record import AttentionRecord, BlockKind, Recording
+from jumok.interpret.record import AttentionRecord, Recording
 from jumok.view.weight_encoding import Floats
 
-
-@dataclass(frozen=True, kw_only=True)
-class HeadStatistics:
-    """One number for each head, means over the queries; (H,) each.
-
-    In causal attention the first query is left out, since it has no choice. Between two texts (cross-attention) there
-    is no distance, no previous token and no self: None.
-
-    Fields:
-        entropy: of a row of weights, in nats. distance: |query - key| weighted, in tokens.
-        first, previous, self: the share of the first key, of the one before the query, and of the query's own.
-    """
-
-    entropy: Floats
-    first: Floats
-    distance: Floats | None
-    previous: Floats | None
-    self: Floats | None
+STATISTICS = ("entropy", "distance", "first", "previous", "self")
 
 
-@dataclass(frozen=True, kw_only=True)
 class Attention:
     """The attention of one kind of block in all its recorded layers.
 
-    Fields:
-        block: "self", "encoder", "decoder" or "cross". queries, keys: which of the trace's sequences they come from.
-        layers, heads: those that were recorded. n_head, n_kv_head, head_dim: of the model.
+    Args:
+        records: one for each layer, of the same heads and lengths.
+        queries, keys: which of the trace's sequences they come from.
+
+    Attributes:
+        block: "self", "encoder", "decoder" or "cross". layers, heads: those that were recorded.
+        n_head, n_kv_head, head_dim: of the model. causal, t, s: as in `AttentionRecord`.
     """
 
-    block: BlockKind
-    queries: int
-    keys: int
-    causal: bool
-    layers: tuple[int, ...]
-    heads: tuple[int, ...]
-    n_head: int
-    n_kv_head: int
-    head_dim: int
-    t: int
-    s: int
-    records: tuple[AttentionRecord, ...] = field(repr=False)
+    def __init__(self, records: Sequence[AttentionRecord], queries: int, keys: int) -> None:
+        self.records, self.queries, self.keys = records, queries, keys
+        one = records[0]
+        self.block, self.causal, self.heads, self.t, self.s = one.block, one.causal, one.heads, one.t, one.s
+        self.n_head, self.n_kv_head, self.head_dim = one.n_head, one.n_kv_head, one.head_dim
+        self.layers = tuple(record.layer for record in records)
 
     def weights(self, layer: int) -> Floats:
         """(H, T, S), float32: the attention weights of the heads that were recorded."""
@@ -65,10 +44,6 @@ class Attention:
     def head_weights(self, layer: int, place: int) -> Floats:
         """(T, S), float32: the same for one head, the one at this place among `heads`."""
         return float_array(self.records[self.layers.index(layer)].weights(self.heads[place])[0, 0])
-
-    def maskless(self, layer: int) -> bool:
-        """Return whether nothing but the future is masked."""
-        return self.records[self.layers.index(layer)].mask is None
 
     def queries_of(self, layer: int) -> Floats:
         """(H, T, D), float32: the queries from which the scores are computed."""
@@ -79,8 +54,11 @@ class Attention:
         return float_array(self.records[self.layers.index(layer)].k[0])
 
 
-def head_statistics(weights: Floats, *, causal: bool, crossing: bool) -> HeadStatistics:
-    """One number of each kind for each head: `jumok.interpret.heads.profile` of the queries that have a choice.
+def head_statistics(weights: Floats, *, causal: bool, crossing: bool) -> dict[str, list[float]]:
+    """Return the numbers of `jumok.interpret.heads.profile` by their names, one for each head.
+
+    In causal attention the first query is left out, since it has no choice. Between two texts there is no distance, no
+    previous token and no self.
 
     Args:
         weights: (H, T, S), the last T of S positions if causal. crossing: queries and keys are of two texts.
@@ -89,11 +67,10 @@ def head_statistics(weights: Floats, *, causal: bool, crossing: bool) -> HeadSta
     first_row = 1 if causal and t == s and t > 1 else 0
     found = profile(torch.from_numpy(weights[:, first_row:]))
     # A page has no NaN: where no query has such a token, as in a text of one token, its weight is zero.
-    means = (found.entropy, found.first, found.distance, found.previous, found.self)
-    entropy, first, distance, previous, own = (np.nan_to_num(float_array(mean)) for mean in means)
-    if crossing:
-        return HeadStatistics(entropy=entropy, first=first, distance=None, previous=None, self=None)
-    return HeadStatistics(entropy=entropy, first=first, distance=distance, previous=previous, self=own)
+    return {
+        name: np.nan_to_num(float_array(getattr(found, name))).tolist()
+        for name in (("entropy", "first") if crossing else STATISTICS)
+    }
 
 
 def attentions_of(recording: Recording, sequences: int) -> Iterator[Attention]:
@@ -102,24 +79,10 @@ def attentions_of(recording: Recording, sequences: int) -> Iterator[Attention]:
     Args:
         sequences: 2 for a source and a target, else 1.
     """
+    last = sequences - 1
     for block in dict.fromkeys(entry.block for entry in recording.attentions):
-        records = tuple(entry for entry in recording.attentions if entry.block == block)
-        one = records[0]
-        last = sequences - 1
-        yield Attention(
-            block=block,
-            queries=0 if block == "encoder" else last,
-            keys=last if block == "decoder" else 0,
-            causal=one.causal,
-            layers=tuple(entry.layer for entry in records),
-            heads=one.heads,
-            n_head=one.n_head,
-            n_kv_head=one.n_kv_head,
-            head_dim=one.head_dim,
-            t=one.t,
-            s=one.s,
-            records=records,
-        )
+        records = [entry for entry in recording.attentions if entry.block == block]
+        yield Attention(records, 0 if block == "encoder" else last, last if block == "decoder" else 0)
 
 
 def float_array(tensor: Tensor) -> Floats:

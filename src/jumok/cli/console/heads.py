@@ -1,26 +1,24 @@
-"""Which heads matter for a text, on stdout: the table of --probe and the effect of --without."""
+"""Which heads matter for a text, on stdout: the table of `jumok view --probe`."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from rich.cells import set_cell_size
 from rich.console import Console
 from rich.table import Table
-from rich.text import Text as Line
 
-from jumok.interpret.ablation import Ablation, Ranking
+from jumok.interpret.ablation import Ranking
 from jumok.messages import tr
-from jumok.view.probes import HeadFigures
-from jumok.view.token_text import visible
 
 MOST_HEADS = 40  # rows of the table; of more heads, the first and the last ones are shown
 
 
-def show_probes(ranking: Ranking, rows: Sequence[HeadFigures]) -> None:
+def show_probes(ranking: Ranking, rows: Sequence[dict[str, Any]]) -> None:
     """Print a row per head, in the order of `rows`: the change of the loss without it, and where it attends."""
     console = Console(highlight=False)
-    copies = any(row.induction is not None for row in rows)
+    copies = any(row["induction"] is not None for row in rows)
     console.print(_probe_table(rows, copies))
     loss = tr(
         "The loss with all heads is {nats:.4f} nats/token ({tokens:,} tokens).",
@@ -40,10 +38,10 @@ def show_probes(ranking: Ranking, rows: Sequence[HeadFigures]) -> None:
         console.print(f"  {set_cell_size(name, 11)}{meaning}", style="dim")
 
 
-def _probe_table(rows: Sequence[HeadFigures], copies: bool) -> Table:
+def _probe_table(rows: Sequence[dict[str, Any]], copies: bool) -> Table:
     """copies: whether the heads have induction scores."""
     table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
-    blocks = len({row.head.block for row in rows}) > 1
+    blocks = len({row["block"] for row in rows}) > 1
     if blocks:
         table.add_column(tr("block"), no_wrap=True)
     headings = [
@@ -51,45 +49,20 @@ def _probe_table(rows: Sequence[HeadFigures], copies: bool) -> Table:
     ]  # fmt: skip
     for heading in (*headings, *([tr("induction")] if copies else [])):
         table.add_column(heading, justify="right", no_wrap=True)
-    shown: list[HeadFigures | None] = list(rows)
+    shown: list[dict[str, Any] | None] = list(rows)
     if len(rows) > MOST_HEADS:
         shown[MOST_HEADS * 3 // 4 : len(rows) - MOST_HEADS // 4] = [None]
     for row in shown:
         if row is None:
             table.add_row("…")
             continue
-        numbers = [f"{row.entropy:.2f}", _or_blank(row.distance, ".1f")]
-        numbers += [_or_blank(share, ".0%") for share in (row.first, row.previous, row.self)]
-        numbers += [_or_blank(row.induction, ".0%")] if copies else []
-        place = [row.head.block] if blocks else []
-        table.add_row(*place, str(row.head.layer), str(row.head.head), f"{row.delta_nats:+.4f}", *numbers)
+        numbers = [f"{row['entropy']:.2f}", _or_blank(row["distance"], ".1f")]
+        numbers += [_or_blank(row[share], ".0%") for share in ("first", "previous", "self")]
+        numbers += [_or_blank(row["induction"], ".0%")] if copies else []
+        place = [row["block"]] if blocks else []
+        table.add_row(*place, str(row["layer"]), str(row["head"]), f"{row['delta_nats']:+.4f}", *numbers)
     return table
 
 
 def _or_blank(number: float | None, form: str) -> str:
     return "" if number is None else format(number, form)
-
-
-def show_ablation(heads: str, found: Ablation) -> None:
-    """Print the loss and the most probable next tokens with and without the heads."""
-    console = Console(highlight=False)
-    console.print(
-        "\n"
-        + tr(
-            "Without {heads}: {without:.4f} nats/token instead of {nats:.4f} ({change:+.4f})",
-            heads=heads,
-            without=found.nats_without,
-            nats=found.nats,
-            change=found.nats_without - found.nats,
-        ),
-        markup=False,
-    )
-    if not found.candidates:
-        return
-    table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
-    table.add_column(tr("next token"), no_wrap=True)
-    for heading in (tr("all heads"), tr("without")):
-        table.add_column(heading, justify="right", no_wrap=True)
-    for one in found.candidates:
-        table.add_row(Line(visible(one.token)), f"{one.probability:.2%}", f"{one.without:.2%}")
-    console.print(table)

@@ -12,28 +12,18 @@ from jumok.course.ladder.run import LadderEvent, RungFinished, RungStarted
 from jumok.course.ladder.rungs import RUNGS, say
 from jumok.course.words import Language
 from jumok.runs.events import Eval, Notice, Step
-from jumok.text import with_signs
-from jumok.training.subscribers.progress import BarView, beside_bar, clock, moving_bar, on_one_line
+from jumok.training.subscribers.progress import BarView, beside_bar, clock, on_one_line
 
 
 class LadderView(BarView):
     """Shows the events of a ladder: a bar for each rung in a terminal, otherwise a line for each quarter of it."""
 
     def __init__(self, language: Language, *, quiet: bool = False) -> None:
-        self.quiet = quiet
+        super().__init__(quiet=quiet)
         self._language = language
-        self._console = Console(stderr=True, highlight=False, soft_wrap=True)
-        self._live = self._console.is_terminal and not quiet
-        self._bar = moving_bar(self._console, disable=not self._live)
-        self._task = self._bar.add_task("", total=1.0)
         self._place = ""
         self._held_out = ""
         self._quarters = 0
-
-    def say(self, text: str, style: str = "") -> None:
-        """Print a line above the bar."""
-        if not self.quiet:
-            self._console.print(Line(with_signs(text), style=style))
 
     def show(self, event: LadderEvent) -> None:
         """Show one event."""
@@ -58,7 +48,7 @@ class LadderView(BarView):
     def _start(self, event: RungStarted) -> None:
         self._held_out, self._quarters = "", 0
         self._place = f"{event.number}/{len(RUNGS)}"
-        self._bar.reset(self._task)
+        self._bar.reset(self._task, total=1.0)
         self._bar.update(self._task, description=self._place)
         title, adds = event.rung.title.said(self._language), event.rung.adds.said(self._language)
         self.say(f"\n{self._place} {title}: {adds}", style="bold")
@@ -73,7 +63,7 @@ class LadderView(BarView):
         return beside_bar(self._console, self._place, left, f"{step.loss:.3f}", speed)
 
     def _quarter(self, step: Step) -> None:
-        if not self._live and int(4 * step.progress) > self._quarters:
+        if not self._console.is_terminal and int(4 * step.progress) > self._quarters:
             self._quarters = int(4 * step.progress)
             parts = [f"{step.progress:.0%}", self._say("step", step=step.step), clock(step.seconds), self._held_out]
             self.say(f"  {' · '.join(part for part in parts if part)}")

@@ -44,9 +44,10 @@ def named(characters: Sequence[str], most: int = 10) -> str:
 def print_json(values: Mapping[str, Any]) -> None:
     """Print the JSON object of --json in one write.
 
-    JSON has only finite numbers, so others become null. Characters that stdout cannot encode are escaped.
+    Numbers have six decimals. JSON has only finite ones, so others become null. Characters that stdout cannot encode
+    are escaped.
     """
-    values = _finite(values)
+    values = _plain(values)
     line = json.dumps(values, ensure_ascii=False, allow_nan=False)
     try:
         line.encode(getattr(sys.stdout, "encoding", None) or "utf-8")
@@ -55,20 +56,11 @@ def print_json(values: Mapping[str, Any]) -> None:
     click.echo(line)
 
 
-def _finite(value: Any) -> Any:
+def _plain(value: Any) -> Any:
     if isinstance(value, Mapping):
-        return {key: _finite(one) for key, one in value.items()}
+        return {key: _plain(one) for key, one in value.items()}
     if isinstance(value, list | tuple):
-        return [_finite(one) for one in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
-def plain_floats(values: Mapping[str, Any], digits: int = 6) -> dict[str, Any]:
-    """Return the values with rounded numbers, and None for numbers that are not finite."""
-
-    def plain(value: Any) -> Any:
-        if not isinstance(value, float):
-            return value
-        return round(value, digits) if math.isfinite(value) else None
-
-    return {key: plain(value) for key, value in values.items()}
+        return [_plain(one) for one in value]
+    if isinstance(value, float):
+        return round(value, 6) if math.isfinite(value) else None
+    return value

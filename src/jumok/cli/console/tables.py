@@ -57,17 +57,15 @@ def _figure(value: Any) -> str:
     return str(value)
 
 
-def show_corpora(corpora: Iterable[Corpus]) -> None:
-    """Print the built-in corpora and the catalogue."""
+def show_corpora(built_in: Mapping[str, str], corpora: Iterable[Corpus]) -> None:
+    """Print the built-in corpora, each with what it is, and the catalogue."""
     table = Table(box=None, header_style="bold")
     table.add_column(tr("name"))
     table.add_column(tr("size"), justify="right")
     for heading in (tr("what"), tr("licence")):
         table.add_column(heading)
-    stories = tr("short stories, built in (jumok corpus write stories)")
-    numbers = tr("numbers and how they are read in Korean, built in (jumok corpus write numbers)")
-    for name, what in (("stories", stories), ("numbers", numbers)):
-        table.add_row(name, tr("any"), what, "Apache-2.0")
+    for name, what in built_in.items():
+        table.add_row(name, tr("any"), f"{tr(what)} (jumok corpus write {name})", "Apache-2.0")
     for corpus in corpora:
         table.add_row(corpus.name, f"{corpus.bytes / 1e6:.1f} MB", corpus.title, corpus.licence)
     Console().print(table)

@@ -39,7 +39,6 @@ LANGUAGE = option(
     """,
 )
 @click.argument("lesson", required=False, metavar="[CHAPTER]")
-@click.argument("texts", nargs=-1, metavar="")
 @LANGUAGE
 @option("--open", "opens", is_flag=True, help="open the chapter as a page in a browser; it needs no network")
 @option("--notebook", type=click.Path(path_type=Path), help="write the chapter to this .ipynb file")
@@ -47,7 +46,6 @@ LANGUAGE = option(
 @common(device=False)
 def chapter(
     lesson: str | None,
-    texts: tuple[str, ...],
     language: Language | None,
     opens: bool,
     notebook: Path | None,
@@ -59,25 +57,18 @@ def chapter(
 
     The word `chapter` can be left out: `jumok learn 3`. Without a CHAPTER, the chapters are listed.
     """
+    from jumok.course.pages.chapter import chapter as chapter_of
+
     chosen = language or users_language()
     if lesson is None:
         if notebook is not None or force or opens:
             raise click.UsageError(tr("name a chapter: jumok learn 3 --notebook 3.ipynb"))
         _list(chosen, as_json)
         return
-    if lesson in _other_commands():
-        raise click.UsageError(
-            tr("write options after the command: {command}", command=f"jumok learn {lesson} --lang {chosen}")
-        )
-    found = _chapter(lesson, chosen)
-    if texts:
-        raise click.UsageError(
-            tr(
-                "a chapter takes no text (given: {texts}). To train on it: {command}",
-                texts=" ".join(texts),
-                command=shell("jumok", "learn", "ladder", *texts),
-            )
-        )
+    group = click.get_current_context().parent
+    assert group is not None
+    assert isinstance(group.command, click.Group)
+    found = chapter_of(lesson, chosen, hint=did_you_mean(lesson, group.command.commands))
     if opens:
         _open(found, as_json, quiet)
     elif notebook is not None:
@@ -149,14 +140,6 @@ def script(lesson: str | None, as_json: bool, quiet: bool) -> None:
         click.echo(source, nl=False)
 
 
-def _other_commands() -> list[str]:
-    """Return the commands of `jumok learn` besides this one: their names may stand where a chapter is expected."""
-    group = click.get_current_context().parent
-    assert group is not None
-    assert isinstance(group.command, click.Group)
-    return [name for name in group.command.commands if name != "chapter"]
-
-
 def _list(language: Language, as_json: bool) -> None:
     from jumok.course.pages.chapter import chapters
 
@@ -198,20 +181,6 @@ def _open(chapter: Chapter, as_json: bool, quiet: bool) -> None:
     say(tr("Opened {path}.", path=path), quiet=quiet)
     if as_json:
         print_json({**described(chapter), "page": str(path)})
-
-
-def _chapter(lesson: str, language: Language) -> Chapter:
-    """Return the chapter that was asked for.
-
-    Raises:
-        ConfigError: there is none; the message names the command, the file or the chapter that may be meant.
-    """
-    from jumok.course.pages.chapter import chapter
-
-    hint = did_you_mean(lesson, _other_commands())
-    if Path(lesson).exists():
-        hint = tr(" To train on that text: {command}", command=shell("jumok", "learn", "ladder", lesson))
-    return chapter(lesson, language, hint=hint)
 
 
 def described(chapter: Chapter) -> dict[str, Any]:

@@ -9,7 +9,7 @@ import click
 from click.core import ParameterSource
 
 from jumok.cli.commands import Verb, common, option
-from jumok.cli.console.output import plain_floats, print_json, say
+from jumok.cli.console.output import print_json, say
 from jumok.cli.interrupts import INTERRUPTED, stopping
 from jumok.cli.learn.chapter import LANGUAGE, described, read
 from jumok.cli.material import READING, read_texts, stories_text
@@ -115,7 +115,7 @@ def _show_page(language: Language, as_json: bool, quiet: bool) -> None:
 def _summary(event: LadderFinished) -> dict[str, Any]:
     """Return the object of --json: the figures of each finished rung, and the files."""
     figures = ("slug", "parameters", "nats_per_char", "tokens_per_second", "steps", "tokens", "seconds")
-    rungs = [plain_floats({name: getattr(result, name) for name in figures}) for result in event.record.results]
+    rungs = [{name: getattr(result, name) for name in figures} for result in event.record.results]
     return {
         "ladder": str(event.out),
         "reason": event.reason,

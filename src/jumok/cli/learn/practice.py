@@ -18,7 +18,6 @@ from jumok.messages import shell, tr, users_language
 if TYPE_CHECKING:
     from jumok.course.practice.catalogue import Exercise
     from jumok.course.practice.folder import Practice
-    from jumok.course.practice.sandbox import Verdict
     from jumok.course.words import Language
 
 FOLDER = "practice"
@@ -103,7 +102,7 @@ def check(file: str | None, language: Language | None, watch: bool, as_json: boo
     FILE is a file, or the number or the name of an exercise. Without a FILE, all exercises that were begun are checked.
     The exit code is 0 if all is right, and 1 otherwise.
     """
-    from jumok.course.practice.folder import Practice
+    from jumok.course.practice.folder import PROGRESS, Practice
 
     chosen = language or users_language()
     if file is not None:
@@ -111,7 +110,13 @@ def check(file: str | None, language: Language | None, watch: bool, as_json: boo
         files = {path: one}
         course = Practice(path.parent)
     else:
-        course = _existing()
+        course = Practice(_folder())
+        if not (course.path / PROGRESS).exists():
+            raise LessonError(
+                "There are no exercises in {folder}. Write them first: {command}",
+                folder=course.path.resolve(),
+                command="jumok learn practice",
+            )
         files = dict(course.begun())
         if not files and not watch:
             raise LessonError(
@@ -119,15 +124,15 @@ def check(file: str | None, language: Language | None, watch: bool, as_json: boo
             )
     watched = files if file is not None else dict(course.files())
     seen = {path: _changed(path) for path in watched}  # before the checks: what is saved meanwhile is checked again
-    results = []
-    for path, one in files.items():
-        results.append(_check(course, one, path, chosen, quiet=quiet or as_json, short=file is None))
+    silent, short = quiet or as_json, file is None
+    results = [_check(course, one, path, chosen, quiet=silent, short=short) for path, one in files.items()]
     if watch:
         for path, one in _saved(watched, seen):
             _check(course, one, path, chosen, quiet=quiet, short=False)
+    right = all(result["status"] == "right" for result in results)
     if as_json:
-        print_json({"right": all(result["status"] == "right" for result in results), "exercises": results})
-    if any(result["status"] != "right" for result in results):
+        print_json({"right": right, "exercises": results})
+    if not right:
         raise click.exceptions.Exit(1)
 
 
@@ -201,19 +206,11 @@ def _check(
     except OSError as error:  # a read-only folder or a full disk must not cost the reader the verdict
         say(tr("The progress was not saved: {reason}.", reason=error.strerror or error))
     if not quiet:
-        following = course.next(one) if verdict.status == "right" and not short else None
         show_verdict(one, path, verdict, language, short=short)
-        if verdict.status == "right" and not short and one.slug in TRAINABLE:
-            say(tr("Train with it: {command}", command=_command("use", path)))
-        if verdict.status == "right" and following is not None:
-            say(tr("Next: {path}", path=course.file(following)))
-        elif verdict.status == "wrong" and not short:
-            say(tr("A hint: {command}", command=_command("hint", path)))
-    return {**_named(one, path, language), **_described(verdict, language)}
-
-
-def _described(verdict: Verdict, language: Language) -> dict[str, Any]:
+        if not short:
+            _say_what_is_next(course, one, path, verdict.status)
     return {
+        **_named(one, path, language),
         "status": verdict.status,
         "right": [words.said(language) for words in verdict.right],
         "faults": [
@@ -222,6 +219,16 @@ def _described(verdict: Verdict, language: Language) -> dict[str, Any]:
         ],
         "printed": verdict.printed,
     }
+
+
+def _say_what_is_next(course: Practice, one: Exercise, path: Path, status: str) -> None:
+    if status == "wrong":
+        say(tr("A hint: {command}", command=_command("hint", path)))
+    elif status == "right":
+        if one.slug in TRAINABLE:
+            say(tr("Train with it: {command}", command=_command("use", path)))
+        if following := course.next(one):
+            say(tr("Next: {path}", path=course.file(following)))
 
 
 def _named(one: Exercise, path: Path, language: Language) -> dict[str, Any]:
@@ -270,31 +277,16 @@ def _folder() -> Path:
     return Path() if Path(PROGRESS).exists() else Path(FOLDER)
 
 
-def _existing() -> Practice:
-    from jumok.course.practice.folder import PROGRESS, Practice
-
-    folder = _folder()
-    if not (folder / PROGRESS).exists():
-        raise LessonError(
-            "There are no exercises in {folder}. Write them first: {command}",
-            folder=folder.resolve(),
-            command="jumok learn practice",
-        )
-    return Practice(folder)
-
-
 def located(file: str) -> tuple[Exercise, Path]:
     """Return the exercise of a file, a number or a name, and the reader's file."""
     from jumok.course.practice.catalogue import exercise
 
-    one = exercise(file)
-    path = Path(file)
-    if not path.is_file():
-        if path.suffix == ".py" and len(path.parts) > 1:
-            raise LessonError("There is no file {path}. `jumok learn practice` writes the exercises.", path=path)
+    one, path = exercise(file), Path(file)
+    is_a_path = path.suffix == ".py" and len(path.parts) > 1
+    if not path.is_file() and not is_a_path:
         path = _folder() / one.file
-        if not path.is_file():
-            raise LessonError("There is no file {path}. `jumok learn practice` writes the exercises.", path=path)
+    if not path.is_file():
+        raise LessonError("There is no file {path}. `jumok learn practice` writes the exercises.", path=path)
     return one, path
 
 

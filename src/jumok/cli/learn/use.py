@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from jumok.cli.commands import Verb, common, option
-from jumok.cli.console.output import plain_floats, print_json, say, write
+from jumok.cli.console.output import print_json, say, write
 from jumok.cli.interrupts import INTERRUPTED, stopping
 from jumok.cli.learn.practice import located
 from jumok.cli.material import READING, read_texts, stories_text
@@ -17,7 +17,7 @@ from jumok.cli.process import sleep_where_busy
 from jumok.messages import tr
 
 if TYPE_CHECKING:
-    from jumok.course.practice.comparison import Comparison, Trained
+    from jumok.course.practice.comparison import Trained
 
 MINUTES = 1.0
 
@@ -64,6 +64,7 @@ def use(
         raise click.UsageError(tr("--minutes and --steps were both given; give one."))
     began = time.monotonic()
     busy = sleep_where_busy()
+    from jumok.cli.console.comparison import ComparisonView, explain, show_models
     from jumok.course.pictures import draw_lines
     from jumok.course.practice.comparison import Comparison
     from jumok.course.practice.readers_parts import read_part
@@ -74,62 +75,34 @@ def use(
     replaced = tr("{file}: your {part} replaces that of jumok", file=path, part=part.name)
     for note in filter(None, (busy, replaced, text.describe())):
         say(note, quiet=quiet)
-    comparison = Comparison(
-        part,
-        text,
-        minutes=minutes if minutes is not None or steps is not None else MINUTES,
-        steps=steps,
-        seed=seed or 0,
-        device=device,
-        began=began,
-    )
-    _show(comparison, quiet)
-    if comparison.yours is None or comparison.jumok is None:
-        raise click.exceptions.Exit(INTERRUPTED)
-    picture = picture or path.with_suffix(".png")
-    curves = {tr("yours"): comparison.yours.curve, "jumok": comparison.jumok.curve}
-    if comparison.yours.bigram is not None:
-        ends = [comparison.yours.curve[0][0], comparison.yours.curve[0][-1]]
-        curves[tr("bigram table")] = (ends, [comparison.yours.bigram] * 2)
-    draw_lines(curves, picture, x_label=tr("steps"), y_label=tr("nats per character"), title=path.name, markers=False)
-    if as_json:
-        named = {"yours": _described(comparison.yours), "jumok": _described(comparison.jumok)}
-        print_json(
-            {
-                "file": str(path),
-                "part": part.name,
-                "compared_step": comparison.compared_step,
-                **named,
-                "picture": str(picture),
-            }
-        )
-        return
-    _report(comparison, picture, quiet)
-
-
-def _show(comparison: Comparison, quiet: bool) -> None:
-    """Run both trainings with a progress bar for each."""
-    from jumok.cli.console.comparison import ComparisonView
-
+    if minutes is None and steps is None:
+        minutes = MINUTES
+    comparison = Comparison(part, text, minutes=minutes, steps=steps, seed=seed or 0, device=device, began=began)
     notice = tr("Ending after this step. Nothing is kept. (Ctrl-C again ends at once)")
     with ComparisonView(quiet=quiet) as view, stopping(comparison, view.say, notice):
         for which, event in comparison.run():
             view.show(which, event)
-
-
-def _report(comparison: Comparison, picture: Path, quiet: bool) -> None:
-    """Print the figures, what both wrote, and what they mean."""
-    from jumok.cli.console.comparison import explain_comparison, show_comparison
-
-    assert comparison.yours is not None
-    assert comparison.jumok is not None
-    show_comparison(comparison.yours, comparison.jumok)
-    for name, trained in ((tr("yours"), comparison.yours), ("jumok", comparison.jumok)):
+    yours, jumok = comparison.yours, comparison.jumok
+    if yours is None or jumok is None:
+        raise click.exceptions.Exit(INTERRUPTED)
+    picture = picture or path.with_suffix(".png")
+    curves = {tr("yours"): yours.curve, "jumok": jumok.curve}
+    if yours.bigram is not None:
+        curves[tr("bigram table")] = ([yours.curve[0][0], yours.curve[0][-1]], [yours.bigram] * 2)
+    draw_lines(curves, picture, x_label=tr("steps"), y_label=tr("nats per character"), title=path.name, markers=False)
+    if as_json:
+        found = {"file": str(path), "part": part.name, "compared_step": comparison.compared_step}
+        models = {"yours": _described(yours), "jumok": _described(jumok)}
+        print_json({**found, **models, "picture": str(picture)})
+        return
+    models_by_name = {tr("yours"): yours, "jumok": jumok}
+    show_models(models_by_name)
+    for name, trained in models_by_name.items():
         write(f"\n[{name}]\n{trained.sample.strip()}")
-    write("\n" + explain_comparison(comparison))
+    write("\n" + explain(comparison))
     say("\n" + tr("picture: {path}", path=picture), quiet=quiet)
 
 
 def _described(trained: Trained) -> dict[str, Any]:
     names = ("parameters", "steps", "seconds", "nats_per_char", "bigram", "sample", "sees_future")
-    return plain_floats({name: getattr(trained, name) for name in names})
+    return {name: getattr(trained, name) for name in names}

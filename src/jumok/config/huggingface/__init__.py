@@ -17,13 +17,12 @@ that affect only training, such as the rates of further dropouts, are ignored.
 from __future__ import annotations
 
 from jumok.config.huggingface._classes import DECODERS, ENCODERS
-from jumok.config.huggingface._reading import architecture, our_config, read_json, read_stock
+from jumok.config.huggingface._reading import our_config, read_json, read_stock
 from jumok.config.huggingface._writing import stock_class, their_config, their_generation_config
 
 __all__ = [
     "DECODERS",
     "ENCODERS",
-    "architecture",
     "our_config",
     "read_json",
     "read_stock",

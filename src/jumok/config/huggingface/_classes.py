@@ -45,7 +45,7 @@ class Architecture:
 
     @property
     def settings(self) -> dict[str, str]:
-        """All settings, and the fields."""
+        """The field of each setting, by its name in config.json."""
         return {**self.names, **{their: our for their, (our, _) in self.optional.items()}}
 
 
@@ -71,49 +71,34 @@ SILU = {"silu": "silu", "swish": "silu"}
 
 # --- decoders ---------------------------------------------------------------------------------------------------------
 
-_DECODER = {
-    "num_key_value_heads": ("n_kv_head", None),
-    "attention_dropout": ("attention_dropout", 0.0),
-    "tie_word_embeddings": ("tie_embeddings", False),
-    "rms_norm_eps": ("norm_eps", 1e-6),
-}
 _HEAD_DIM = {"head_dim": ("head_dim", None)}
+
+
+def _gated(model_type: str, optional: Mapping[str, tuple[str, Any]], **others: Any) -> Architecture:
+    """Return an architecture with RMSNorm, SwiGLU and grouped heads."""
+    return Architecture(
+        model_type=model_type,
+        config=GPTVariantConfig,
+        names=SIZES,
+        optional={
+            "num_key_value_heads": ("n_kv_head", None),
+            "attention_dropout": ("attention_dropout", 0.0),
+            "tie_word_embeddings": ("tie_embeddings", False),
+            "rms_norm_eps": ("norm_eps", 1e-6),
+            **optional,
+        },
+        activations=SILU,
+        **others,
+    )
+
+
 DECODERS = {
-    "Llama": Architecture(
-        model_type="llama",
-        config=GPTVariantConfig,
-        names=SIZES,
-        optional={**_DECODER, **_HEAD_DIM, "mlp_bias": ("mlp_bias", False)},
-        activations=SILU,
-        attention_bias=False,
+    "Llama": _gated("llama", {**_HEAD_DIM, "mlp_bias": ("mlp_bias", False)}, attention_bias=False),
+    "Qwen2": _gated("qwen2", {}, fixed={"qkv_bias": True}, window="some"),
+    "Qwen3": _gated(
+        "qwen3", {"head_dim": ("head_dim", 128)}, fixed={"qk_norm": True}, attention_bias=False, window="some"
     ),
-    "Qwen2": Architecture(
-        model_type="qwen2",
-        config=GPTVariantConfig,
-        names=SIZES,
-        optional=_DECODER,
-        fixed={"qkv_bias": True},
-        activations=SILU,
-        window="some",
-    ),
-    "Qwen3": Architecture(
-        model_type="qwen3",
-        config=GPTVariantConfig,
-        names=SIZES,
-        optional={**_DECODER, "head_dim": ("head_dim", 128)},
-        fixed={"qk_norm": True},
-        activations=SILU,
-        attention_bias=False,
-        window="some",
-    ),
-    "Mistral": Architecture(
-        model_type="mistral",
-        config=GPTVariantConfig,
-        names=SIZES,
-        optional={**_DECODER, **_HEAD_DIM, "num_key_value_heads": ("n_kv_head", 8)},
-        activations=SILU,
-        window="all",
-    ),
+    "Mistral": _gated("mistral", {**_HEAD_DIM, "num_key_value_heads": ("n_kv_head", 8)}, window="all"),
     "GPTNeoX": Architecture(
         model_type="gpt_neox",
         config=GPTVariantConfig,
@@ -210,7 +195,7 @@ def _pair(model_type: str, family: str, ids: Mapping[str, int | None], neutral: 
         },
         fixed={"family": family},
         activation="activation_function",
-        activations={"gelu": "gelu", "relu": "relu", **SILU},
+        activations={"gelu": "gelu", **TANH, "relu": "relu", **SILU},
         neutral={
             "tie_word_embeddings": True,
             "normalize_before": False,  # from older versions of the class
@@ -259,18 +244,9 @@ CLASSES: dict[str, Architecture] = {
     f"GPT2{CLASSIFIER}": GPT2,
     **{name + head: kind for name, kind in DECODERS.items() for head in ("ForCausalLM", CLASSIFIER)},
     **{name: kind for name, (kind, _) in ENCODERS.items()},
-    "BartForConditionalGeneration": _BART,
     "BartModel": _BART,
+    "BartForConditionalGeneration": _BART,
     "MarianMTModel": _MARIAN,
 }
-# The class to assume by model_type if a config.json names none: the one with the fewest parameters.
-PLAIN = {
-    **{kind.model_type: f"{name}ForCausalLM" for name, kind in DECODERS.items()},
-    "gpt2": "GPT2LMHeadModel",
-    "bert": "BertModel",
-    "roberta": "RobertaModel",
-    "xlm-roberta": "XLMRobertaModel",
-    "electra": "ElectraModel",
-    "bart": "BartModel",
-    "marian": "MarianMTModel",
-}
+# The class to assume by model_type if a config.json names none: the first one, which has the fewest parameters.
+PLAIN = {kind.model_type: name for name, kind in reversed(CLASSES.items())} | {"xlm-roberta": "XLMRobertaModel"}

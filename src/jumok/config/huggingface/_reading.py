@@ -53,8 +53,6 @@ def read_json(path: Path) -> dict[str, Any]:
         RunError: it is missing, damaged, or contains another type.
     """
     try:
-        if path.exists() and not path.is_file():  # a pipe, for example, which would be waited for
-            raise OSError(tr("it is no file"))
         values = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise RunError(
@@ -89,9 +87,11 @@ def our_config(stock: Stock, where: str) -> ModelConfig:
         name = architecture(stock, where)
         refuse_quantised(stock, where)
         return _read(name, stock, where)
+    except JumokError:
+        raise
     except KeyError as error:
         raise RunError("{where}/config.json has no {name}; restore it from a copy.", where=where, name=error) from None
-    except (AttributeError, TypeError) as error:  # such as a list instead of a string
+    except (AttributeError, TypeError, ValueError, ArithmeticError) as error:  # such as a list instead of a string
         raise RunError(
             "{where}/config.json has a value of a wrong type ({error}); restore it from a copy.",
             where=where,
@@ -107,44 +107,28 @@ def architecture(stock: Stock, where: str) -> str:
     """
     names = stock.get("architectures")
     kind = stock.get("model_type")
-    name = names[0] if isinstance(names, list) and names else PLAIN.get(str(kind))
+    name = names[0] if isinstance(names, list) and names else PLAIN.get(str(kind), kind)
     if name in CLASSES:
         return str(name)
-    listed = ", ".join(CLASSES)
-    if not name:
-        raise JumokError(
-            "{where} is of model_type {kind!r}, and names no class; jumok reads {known}.",
-            where=where,
-            kind=kind,
-            known=listed,
-        )
     near = closest(str(name), CLASSES)
-    listed += tr("; the nearest name is {near}", near=near) if near else ""
-    if stock.get("auto_map"):
-        raise JumokError(
-            "{where} is a model {name}, which Python code in the folder defines (auto_map). jumok never runs such "
-            "code; it reads {known}.",
-            where=where,
-            name=name,
-            known=listed,
-        )
-    raise JumokError("{where} is a model {name}; jumok reads {known}.", where=where, name=name, known=listed)
+    raise JumokError(
+        "{where} is a model {name}; jumok reads {known}.",
+        where=where,
+        name=name,
+        known=", ".join(CLASSES) + (tr("; the nearest name is {near}", near=near) if near else ""),
+    )
 
 
 def refuse_quantised(stock: Stock, where: str) -> None:
     """Raise JumokError for a model whose parameters are stored in few bits; the message names the method."""
     settings = stock.get("quantization_config") or stock.get("compression_config")
-    if not settings:
-        return
-    values = settings if isinstance(settings, dict) else {}
-    bits = values.get("bits") or next((n for n in (4, 8) if values.get(f"load_in_{n}bit")), None)
-    method = values.get("quant_method") or ("bitsandbytes" if "load_in_8bit" in values else "?")
-    raise JumokError(
-        "{where} is quantised ({method}), which jumok does not read; get the model with parameters in float32, "
-        "bfloat16 or float16.",
-        where=where,
-        method=f"{method}, {bits} bits" if bits else method,
-    )
+    if settings:
+        raise JumokError(
+            "{where} is quantised ({method}), which jumok does not read; get the model with parameters in float32, "
+            "bfloat16 or float16.",
+            where=where,
+            method=settings.get("quant_method") or "?",
+        )
 
 
 def refuse(where: str, faults: Mapping[str, bool]) -> None:

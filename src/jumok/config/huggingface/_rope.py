@@ -6,10 +6,9 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from jumok.config import GPTConfig, require_range, require_type
+from jumok.config import GPTConfig, require_type
 from jumok.config.huggingface._classes import Architecture
 
-LARGEST = 10**9  # in calculations with settings; the configuration refuses smaller numbers
 MOST_LAYERS = 10_000  # for which layer_types is read; the configuration refuses more
 ORIGINAL = "original_max_position_embeddings"
 SCALING = {  # what a kind has besides its factor
@@ -39,17 +38,10 @@ def scaling_of(rope: Mapping[str, Any], stock: Mapping[str, Any]) -> dict[str, A
     given = {name: value for name, value in rope.items() if value is not None}
     if ORIGINAL in SCALING[kind]:
         given[ORIGINAL] = stock.get(ORIGINAL) or given.get(ORIGINAL, most)
-        require_type(ORIGINAL, given[ORIGINAL], int)
-        require_range(ORIGINAL, given[ORIGINAL], 1, LARGEST)
     if "factor" not in given and kind in ("yarn", "longrope"):
-        require_type("max_position_embeddings", most, int)
-        require_range("max_position_embeddings", most, 1, LARGEST)
         given["factor"] = max(1.0, most / given[ORIGINAL])
     parts = [given.get(name) for name in ("mscale", "mscale_all_dim")]
     if kind == "yarn" and "attention_factor" not in given and all(parts):
-        for name, value in zip(("factor", "mscale", "mscale_all_dim"), (given["factor"], *parts), strict=True):
-            require_type(name, value, float)
-            require_range(name, value, 0, LARGEST)
         upper, lower = (0.1 * part * math.log(max(1.0, given["factor"])) + 1 for part in parts if part)
         given["attention_factor"] = upper / lower
     return {"kind": kind, **{_ours(name): given[name] for name in ("factor", *SCALING[kind]) if name in given}}
@@ -71,17 +63,9 @@ def windows_of(kind: Architecture, stock: Mapping[str, Any]) -> dict[str, Any]:
     return {"sliding_window": width, "sliding_layers": tuple(chosen)} if chosen else {}
 
 
-def rotated_width(stock: Mapping[str, Any], share: Any) -> int:
+def rotated_width(stock: Mapping[str, Any], share: float) -> int:
     """Return how many dimensions of a head are rotated, if it is this share of them."""
-    width, heads = stock["hidden_size"], stock["num_attention_heads"]
-    require_type("rotary_pct", share, float)
-    require_range("rotary_pct", share, 0, 1)
-    require_type("hidden_size", width, int)
-    require_type("num_attention_heads", heads, int)
-    require_range("num_attention_heads", heads, 1)
-    head_dim = stock.get("head_dim") or width // heads
-    require_type("head_dim", head_dim, int)
-    require_range("head_dim", head_dim, 1, LARGEST)
+    head_dim = stock.get("head_dim") or stock["hidden_size"] // stock["num_attention_heads"]
     return int(head_dim * share)
 
 

@@ -182,7 +182,7 @@ class Comparison:
                 steps=event.step,
                 seconds=trainer.seconds,
                 nats_per_char=curve[1][-1],
-                bigram=None if trainer.task.baseline is None else trainer.task.baseline.value,
+                bigram=next((baseline.value for baseline in trainer.task.baselines), None),
                 curve=curve,
                 sample=write(model, model.tokenizer, self.prompt, SAMPLE, self.seed),
                 sees_future=sees_future(model),

@@ -1,7 +1,6 @@
 """The parameters of a GPT as step.cpp reads them: matrices in panels, in one of three kinds of numbers.
 
-Packed parameters are never written to, so all callers and threads share them. They are kept as long as the model lives,
-and packed again when a parameter has changed.
+Packed parameters are never written to, so all threads can share them.
 """
 
 from __future__ import annotations
@@ -9,25 +8,28 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Sequence
 from typing import Literal, get_args
-from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from jumok.config import Activation
 from jumok.config.features import NATIVE, implements
-from jumok.inference.torch_step import can_replace
 from jumok.models.gpt import GPT
+from jumok.nn.attention import MultiHeadAttention, ScaledDotProductAttention
 from jumok.nn.blocks import ACTIVATION, MLP, Block, SwiGLU
-from jumok.nn.layers import RMSNorm
+from jumok.nn.layers import Dropout, RMSNorm
 
 PANEL = 32  # columns of a matrix that lie together; measured: 24 to 32 is best, 8 and 128 take twice as long
-GOLDEN = (5**0.5 - 1) / 2  # whose multiples spread evenly over the unit interval, none twice
 
 Kind = Literal["float32", "bfloat16", "int8"]
 KINDS: tuple[Kind, ...] = get_args(Kind)  # in the order of step.cpp
 
-ACTIVATIONS = tuple(ACTIVATION[name] for name in ("silu", "gelu", "gelu_tanh", "relu"))  # in the order of step.cpp
+PARTS = {
+    nn.ModuleList, nn.Embedding, nn.Linear, nn.LayerNorm,
+    Block, MultiHeadAttention, ScaledDotProductAttention, MLP, SwiGLU, RMSNorm, Dropout,
+}  # fmt: skip
+ACTIVATIONS = tuple(map(ACTIVATION.__getitem__, get_args(Activation)))  # in the order of step.cpp
 
 
 class _Norm(ctypes.Structure):
@@ -63,17 +65,33 @@ class _Model(ctypes.Structure):
     )  # fmt: skip
 
 
-_PACKED: WeakKeyDictionary[GPT, dict[Kind, NativeModel]] = WeakKeyDictionary()
-
-
 def can_run(model: GPT) -> bool:
     """Return whether step.cpp computes what this model does: a plain GPT in float32 on a CPU, without hooks."""
-    if not can_replace(model) or not implements(model.config, NATIVE):
+    if type(model) is not GPT or not is_plain(model) or not implements(model.config, NATIVE):
         return False
-    if model.token_embedding.weight.dtype != torch.float32 or not _is_as_configured(model):
+    if any(p.device.type != "cpu" or p.dtype != torch.float32 for p in model.parameters()):
+        return False
+    if _is_hooked(model) or not _is_as_configured(model):
         return False
     forms = {_form(block) for block in model.blocks}
     return len(forms) == 1 and None not in forms.pop()
+
+
+def is_plain(model: GPT) -> bool:
+    """Return whether the next token is computed by jumok's own parts alone, in the order of `GPT.hidden`.
+
+    A classifier beside them may be anything.
+    """
+    beside = {id(part) for head in (model.pooling, model.classifier) if head is not None for part in head.modules()}
+    parts = (part for part in model.modules() if part is not model and id(part) not in beside)
+    return type(model).hidden is GPT.hidden and all(type(part) in PARTS for part in parts)
+
+
+def _is_hooked(model: GPT) -> bool:
+    everywhere = nn.modules.module
+    hooks = [everywhere._global_forward_hooks, everywhere._global_forward_pre_hooks]
+    hooks += [found for part in model.modules() for found in (part._forward_hooks, part._forward_pre_hooks)]
+    return any(hooks)
 
 
 def _is_as_configured(model: GPT) -> bool:
@@ -118,28 +136,13 @@ def _angles(model: GPT) -> Sequence[Tensor | None]:
     return [torch.cat((first, last)) for first, last in zip((model.cos, model.sin), rest, strict=True)]
 
 
-def native_model(model: GPT, kind: Kind = "float32") -> NativeModel:
-    """Return the packed parameters of a model for which `can_run` is true; they are packed again if they changed.
-
-    A change is noticed however it was made, also through `.data`, which PyTorch's version counter misses, unless it is
-    so small that it is lost in the rounding of a row; see `fingerprint`.
-    """
-    now = _fingerprints(model)
-    kept = _PACKED.setdefault(model, {})
-    found = kept.get(kind)
-    if found is None or not same(found.fingerprints, now):
-        found = kept[kind] = NativeModel(model, kind, now)
-    return found
-
-
 class NativeModel:
-    """The parameters of a GPT, packed. See `native_model`.
+    """The parameters of a GPT, packed; a copy as they are now.
 
     Args:
         model: one for which `can_run` is true.
         kind: of the numbers of the matrices. "float32": as they are; "bfloat16": half of the memory, and two to three
             digits; "int8": each row of a matrix in 8 bits, with a scale. Everything else is float32.
-        fingerprints: of the model, see `native_model`.
 
     Attributes:
         structure: the `Model` of step.cpp.
@@ -147,8 +150,8 @@ class NativeModel:
     """
 
     @torch.inference_mode()
-    def __init__(self, model: GPT, kind: Kind, fingerprints: Sequence[Tensor]) -> None:
-        self.config, self.kind, self.fingerprints = model.config, kind, fingerprints
+    def __init__(self, model: GPT, kind: Kind = "float32") -> None:
+        self.config, self.kind = model.config, kind
         self._kept: list[object] = []  # what the pointers point to
         config, blocks = model.config, [block for block in model.blocks if isinstance(block, Block)]
         layers = (_Layer * len(blocks))(*(self._layer(block, config.window(i)) for i, block in enumerate(blocks)))
@@ -209,36 +212,6 @@ class NativeModel:
         # Rounded first, so that the integers make up for the rounding of the scales.
         scale = (matrix.abs().amax(dim=1).clamp(min=1e-30) / 127).bfloat16().float()
         return (matrix / scale[:, None]).round().clamp(-127, 127).to(torch.int8), scale
-
-
-def fingerprint(parameter: Tensor) -> Tensor:
-    """Return the product of a matrix, (out, in), with a fixed vector, (out,), or a copy of a vector.
-
-    It reads each number once, in a small part of the time that packing takes.
-    """
-    parameter = parameter.detach()
-    if parameter.dim() != 2:
-        return parameter.clone()
-    steps = torch.arange(1, parameter.shape[1] + 1, dtype=torch.float64)
-    vector = steps.mul_(GOLDEN).frac_().add_(0.5).to(parameter)  # (in,), no two numbers alike
-    with torch.autocast("cpu", enabled=False):  # which would round away small changes
-        return torch.mv(parameter, vector)
-
-
-def same(before: Sequence[Tensor], now: Sequence[Tensor]) -> bool:
-    """Return whether fingerprints are equal in number, type and bits, but for the sign of zeros; a NaN never is."""
-    return len(before) == len(now) and all(
-        a.dtype == b.dtype and torch.equal(a, b) for a, b in zip(before, now, strict=True)
-    )
-
-
-def _fingerprints(model: GPT) -> list[Tensor]:
-    """Of all that is packed: the parameters, the table of positions, and the constants."""
-    tables = [table for table in (model.cos, model.sin) if table is not None]
-    norms = [part.eps for part in model.modules() if isinstance(part, RMSNorm | nn.LayerNorm)]
-    blocks = [block for block in model.blocks if isinstance(block, Block)]
-    forms = [number or 0 for block in blocks for number in _form(block)]
-    return [*map(fingerprint, (*model.parameters(), *tables)), torch.tensor([*norms, *forms])]
 
 
 def _panels(rows: Tensor) -> Tensor:

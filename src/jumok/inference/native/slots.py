@@ -36,7 +36,6 @@ class NativeSlots:
     """
 
     longest = LONGEST
-    calls_hooks = False
 
     def __init__(self, model: NativeModel, slots: int) -> None:
         found = library(build=False)

@@ -11,27 +11,24 @@ from torch import Tensor
 from jumok.config import GPTConfig
 from jumok.config.features import LLAMA_CPP, require
 from jumok.config.features import architecture_of as stock_architecture
-from jumok.interop.huggingface.gpt import interleaved
+from jumok.interop.huggingface.gpt import CONV1D, interleaved
 from jumok.models import Model
-from jumok.models.checks import require_finite_parameters
+from jumok.models.checks import require_finite
 from jumok.nn.positions import scaled_frequencies
 
-CONV1D = (".c_attn.weight", ".c_proj.weight", ".c_fc.weight")  # GPT-2 stores these transposed
 Change = Callable[[str, Tensor, GPTConfig], Tensor]
 
 
 @dataclass(frozen=True)
 class Architecture:
-    """The differences between the file of one stock class and others.
+    """The models of a stock class in llama.cpp.
 
     Attributes:
-        arch: the architecture in llama.cpp; `gguf` knows the names of its tensors.
-        describe: writes the settings that are the architecture's own.
+        arch: the architecture; `gguf` knows the names of its tensors.
         change: from a tensor of the stock class, by its name, to that of llama.cpp.
     """
 
     arch: MODEL_ARCH
-    describe: Callable[[GGUFWriter, GPTConfig], None]
     change: Change
 
     @property
@@ -40,25 +37,7 @@ class Architecture:
         return MODEL_ARCH_NAMES[self.arch]
 
 
-def _classic(writer: GGUFWriter, config: GPTConfig) -> None:
-    writer.add_layer_norm_eps(config.norm_eps)
-
-
-def _modern(writer: GGUFWriter, config: GPTConfig) -> None:
-    writer.add_head_count_kv(config.n_kv_head)
-    writer.add_key_length(config.head_dim)
-    writer.add_value_length(config.head_dim)
-    writer.add_layer_norm_rms_eps(config.norm_eps)
-    _positions(writer, config)
-
-
-def _gpt_neox(writer: GGUFWriter, config: GPTConfig) -> None:
-    writer.add_layer_norm_eps(config.norm_eps)
-    writer.add_parallel_residual(config.block().parallel)
-    _positions(writer, config)
-
-
-def _positions(writer: GGUFWriter, config: GPTConfig) -> None:
+def _describe_rotation(writer: GGUFWriter, config: GPTConfig) -> None:
     writer.add_rope_dimension_count(config.rotated)
     writer.add_rope_freq_base(config.rope_theta)
     scaling = config.frequency_scaling
@@ -89,18 +68,18 @@ def _paired(name: str, tensor: Tensor, config: GPTConfig) -> Tensor:
 
 
 def _separated(name: str, tensor: Tensor, config: GPTConfig) -> Tensor:
-    """From q, k and v of each head to all of q, all of k and all of v."""
+    """Put all of q, all of k and all of v after one another; GPT-NeoX has them head by head."""
     return interleaved(config.n_head).back(tensor) if ".query_key_value." in name else tensor
 
 
-LLAMA = Architecture(MODEL_ARCH.LLAMA, _modern, _paired)
+LLAMA = Architecture(MODEL_ARCH.LLAMA, _paired)
 ARCHITECTURES = {
-    "GPT2": Architecture(MODEL_ARCH.GPT2, _classic, _transposed),
-    "Qwen3": Architecture(MODEL_ARCH.QWEN3, _modern, _same),
-    "Qwen2": Architecture(MODEL_ARCH.QWEN2, _modern, _same),
+    "GPT2": Architecture(MODEL_ARCH.GPT2, _transposed),
+    "Qwen3": Architecture(MODEL_ARCH.QWEN3, _same),
+    "Qwen2": Architecture(MODEL_ARCH.QWEN2, _same),
     "Llama": LLAMA,
     "Mistral": LLAMA,
-    "GPTNeoX": Architecture(MODEL_ARCH.GPTNEOX, _gpt_neox, _separated),
+    "GPTNeoX": Architecture(MODEL_ARCH.GPTNEOX, _separated),
 }
 
 
@@ -111,16 +90,24 @@ def architecture_of(model: Model) -> Architecture:
         JumokError: there is none, or parameters are not finite.
     """
     require(model.config, LLAMA_CPP)
-    require_finite_parameters(model)
+    for parameter in model.parameters():
+        require_finite(parameter)
     return ARCHITECTURES[str(stock_architecture(model.config))]
 
 
-def describe(writer: GGUFWriter, architecture: Architecture, config: GPTConfig) -> None:
+def describe(writer: GGUFWriter, config: GPTConfig) -> None:
     """Write the shape of a model."""
+    block = config.block()
     writer.add_block_count(config.n_layer)
     writer.add_context_length(config.context_length)
     writer.add_embedding_length(config.n_embd)
     writer.add_feed_forward_length(config.mlp_width)
-    writer.add_head_count(config.n_head)
     writer.add_vocab_size(config.vocab_size)
-    architecture.describe(writer, config)
+    writer.add_head_count(config.n_head)
+    writer.add_head_count_kv(config.n_kv_head)
+    writer.add_key_length(config.head_dim)
+    writer.add_value_length(config.head_dim)
+    writer.add_parallel_residual(block.parallel)
+    (writer.add_layer_norm_eps if block.norm == "layer" else writer.add_layer_norm_rms_eps)(config.norm_eps)
+    if config.rotated:
+        _describe_rotation(writer, config)

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from gguf import GGUFWriter, TokenType
@@ -29,6 +29,7 @@ from jumok.tokenizers._pipeline import BYTE_LETTERS, BYTE_TOKENS, PIECES, parts_
 
 LOWER_BLOCK = "\u2581"  # what SentencePiece writes for a space
 NEVER = 0xFF  # a byte that occurs in no text in UTF-8
+ADDED = (TokenType.UNUSED, TokenType.USER_DEFINED)  # tokens that the algorithm does not make
 ENDS = ("[EOS]", "</s>", "<|endoftext|>", "<|end_of_text|>", "<eos>")
 
 GPT2, DIGITS = "GPT-2", "digits, GPT-2"
@@ -52,13 +53,10 @@ class Vocabulary:
         algorithm: "llama" or "gpt2".
         tokens, types: of each id. llama.cpp finds CONTROL tokens in a text only if a program asks it to, USER_DEFINED
             ones always, UNUSED ones never.
-        end: the id that ends a text. llama.cpp always has one; if a tokenizer has none, it is that of a byte that no
-            text contains.
-        more_ends: further ids that end a text, at most two: llama.cpp has names for the end of a turn and of a message.
-        pad: the id that pads, or None.
+        end: the id that ends a text, if the model has none. llama.cpp always has one; if the tokenizer has none either,
+            it is that of a byte that no text contains.
         scores: of each id, for "llama".
         merges, pieces: for "gpt2": the pairs, and the name of the way to cut a text.
-        start: the id before each text, or None.
         spaced: whether a space is put before a text.
     """
 
@@ -66,53 +64,48 @@ class Vocabulary:
     tokens: tuple[str, ...]
     types: tuple[TokenType, ...]
     end: int
-    more_ends: tuple[int, ...] = ()
-    pad: int | None = None
     scores: tuple[float, ...] = ()
     merges: tuple[str, ...] = ()
     pieces: str = ""
-    start: int | None = None
     spaced: bool = False
 
-    def of_model(self, config: GPTConfig, pad: int | None) -> Vocabulary:
-        """Return it with the ids of a model that end a text and pad one."""
-        if not config.eos_ids:
-            return replace(self, pad=pad)
-        end, *more = config.eos_ids
-        types = list(self.types)
-        for one in config.eos_ids:  # llama.cpp shows what is no CONTROL token
-            types[one : one + 1] = [TokenType.CONTROL] if one < len(types) else []
-        return replace(self, end=end, more_ends=tuple(more), pad=pad, types=tuple(types))
+    def write(self, writer: GGUFWriter, config: GPTConfig, start: int | None, pad: int | None) -> None:
+        """Write it, with unused tokens up to the number of ids of the model.
 
-    def write(self, writer: GGUFWriter, size: int) -> None:
-        """Write it, with unused tokens up to the `size` ids of the model."""
-        missing = size - len(self.tokens)
+        Args:
+            config: of the model. Of the ids that end a text three are written, because llama.cpp has names for the end
+                of a text, of a turn and of a message.
+            start: the id before each text. pad: the id that pads.
+        """
+        missing = range(len(self.tokens), config.vocab_size)
+        end, *more_ends = config.eos_ids or (self.end,)
+        types = [*self.types, *[TokenType.UNUSED] * len(missing)]
+        for one in (start, self.end, *config.eos_ids):  # llama.cpp shows what is no CONTROL token
+            if one is not None and one not in missing and (one in config.eos_ids or types[one] in ADDED):
+                types[one] = TokenType.CONTROL
         writer.add_tokenizer_model(self.algorithm)
-        writer.add_token_list([*self.tokens, *(f"[PAD{i}]" for i in range(len(self.tokens), size))])
-        writer.add_token_types([*self.types, *[TokenType.UNUSED] * missing])
+        writer.add_token_list([*self.tokens, *(f"[PAD{i}]" for i in missing)])
+        writer.add_token_types(types)
         if self.algorithm == "llama":
-            writer.add_token_scores([*self.scores, *[0.0] * missing])
+            writer.add_token_scores([*self.scores, *[0.0] * len(missing)])
             writer.add_add_space_prefix(self.spaced)
             writer.add_remove_extra_whitespaces(False)
         else:
             writer.add_tokenizer_pre(self.pieces)
             writer.add_token_merges(self.merges)
-        if self.start is not None:
-            writer.add_bos_token_id(self.start)
-        writer.add_eos_token_id(self.end)
-        for add, end in zip((writer.add_eot_token_id, writer.add_eom_token_id), self.more_ends, strict=False):
-            add(end)
-        if self.pad is not None:
-            writer.add_pad_token_id(self.pad)
-        writer.add_add_bos_token(self.start is not None)
+        if start is not None:
+            writer.add_bos_token_id(start)
+        writer.add_eos_token_id(end)
+        for add, one in zip((writer.add_eot_token_id, writer.add_eom_token_id), more_ends, strict=False):
+            add(one)
+        if pad is not None:
+            writer.add_pad_token_id(pad)
+        writer.add_add_bos_token(start is not None)
         writer.add_add_eos_token(False)
 
 
-def vocabulary_of(tokenizer: Tokenizer, before: Sequence[int] = ()) -> Vocabulary:
+def vocabulary_of(tokenizer: Tokenizer) -> Vocabulary:
     """Return the tokenizer as llama.cpp reads it.
-
-    Args:
-        before: the ids before each text. llama.cpp continues texts, which no id ends.
 
     Raises:
         JumokError: llama.cpp cannot give the same ids; the message names the part that prevents it.
@@ -122,17 +115,9 @@ def vocabulary_of(tokenizer: Tokenizer, before: Sequence[int] = ()) -> Vocabular
             "llama.cpp cannot use the tokenizer jamo: it would write the letters of a syllable one by one and never "
             "compose them. Train with {--tokenizer char} or {--tokenizer bpe}, or use `jumok convert --to page`."
         )
-    if len(before) > 1:
-        raise JumokError(
-            "llama.cpp puts at most one token before a text, and this model reads {count} there: {tokens}. Use `jumok "
-            "convert --to hf`.",
-            count=len(before),
-            tokens=" ".join(tokenizer.pieces(before)),
-        )
-    start = next(iter(before), None)
     content = json.loads(tokenizer.to_json())
     if tokenizer.kind == "char":
-        return _characters(tokenizer, content, start)
+        return _characters(tokenizer, content)
     obstacle = next(_obstacles(content), None)
     if obstacle is not None:
         raise JumokError(
@@ -145,16 +130,16 @@ def vocabulary_of(tokenizer: Tokenizer, before: Sequence[int] = ()) -> Vocabular
         for token in content["added_tokens"]
     }
     if tokenizer.kind == "bpe":
-        return _byte_level(content, dict.fromkeys(tokenizer.special_tokens, TokenType.UNUSED), start)
+        return _byte_level(content, dict.fromkeys(tokenizer.special_tokens, TokenType.UNUSED))
     if _is_byte_level(content):
-        return _byte_level(content, added, start)
-    return _sentencepiece(content, added, start)
+        return _byte_level(content, added)
+    return _sentencepiece(content, added)
 
 
 # --- the tokenizers of jumok, and byte-level ones ---------------------------------------------------------------------
 
 
-def _characters(tokenizer: Tokenizer, content: dict[str, Any], start: int | None) -> Vocabulary:
+def _characters(tokenizer: Tokenizer, content: dict[str, Any]) -> Vocabulary:
     tokens = _by_id(content)
     spelled: dict[str, str] = {}
     if "\0" in tokens:  # a token of the file cannot contain it, so it becomes the byte
@@ -167,32 +152,24 @@ def _characters(tokenizer: Tokenizer, content: dict[str, Any], start: int | None
         **dict.fromkeys([*tokenizer.special_tokens, "[0]"], TokenType.UNUSED),
         **dict.fromkeys([LOWER_BLOCK, " "], TokenType.USER_DEFINED),
     }
-    end = _end(tokens, BYTE_TOKENS[NEVER])
-    changed |= {
-        tokens[i]: TokenType.CONTROL for i in (start, end) if i is not None and tokens[i] in tokenizer.special_tokens
-    }
     return Vocabulary(
         algorithm="llama",
         tokens=tokens,
         types=tuple(changed.get(token, TokenType.NORMAL) for token in tokens),
-        end=end,
+        end=_end(tokens, BYTE_TOKENS[NEVER]),
         scores=(0.0,) * len(tokens),
-        start=start,
     )
 
 
-def _byte_level(content: dict[str, Any], added: dict[str, TokenType], start: int | None = None) -> Vocabulary:
+def _byte_level(content: dict[str, Any], added: dict[str, TokenType]) -> Vocabulary:
     tokens = _by_id(content)
-    end = _end(tokens, BYTE_LETTERS[NEVER])
-    added = added | {tokens[i]: TokenType.CONTROL for i in (start, end) if i is not None and tokens[i] in added}
     return Vocabulary(
         algorithm="gpt2",
         tokens=tokens,
         types=tuple(added.get(token, TokenType.NORMAL) for token in tokens),
-        end=end,
+        end=_end(tokens, BYTE_LETTERS[NEVER]),
         merges=tuple(map(" ".join, _merges(content))),
         pieces=_pieces(content) or "",
-        start=start,
     )
 
 
@@ -217,7 +194,7 @@ def _merges(content: dict[str, Any]) -> list[tuple[str, str]]:
 # --- imported tokenizers ----------------------------------------------------------------------------------------------
 
 
-def _sentencepiece(content: dict[str, Any], added: dict[str, TokenType], start: int | None) -> Vocabulary:
+def _sentencepiece(content: dict[str, Any], added: dict[str, TokenType]) -> Vocabulary:
     """Return a BPE of SentencePiece, as of Llama 2. Its algorithm takes the pair whose token has the best score."""
     tokens, unknown = _by_id(content), content["model"].get("unk_token")
     scores: dict[str, float] = {}
@@ -231,7 +208,6 @@ def _sentencepiece(content: dict[str, Any], added: dict[str, TokenType], start: 
         types=tuple(types.get(token, TokenType.NORMAL) for token in tokens),
         end=_end(tokens, BYTE_TOKENS[NEVER]),
         scores=tuple(scores.get(token, 0.0) for token in tokens),
-        start=start,
         spaced=_is_spaced(content),
     )
 

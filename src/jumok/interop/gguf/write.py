@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ from numpy.typing import NDArray
 
 from jumok.config import GPTConfig
 from jumok.config.huggingface import stock_class
-from jumok.errors import RunError
+from jumok.errors import JumokError, RunError
 from jumok.files import atomic_path, space
 from jumok.interop.gguf.architectures import Architecture, architecture_of, describe
 from jumok.interop.gguf.vocabulary import vocabulary_of
@@ -24,6 +23,7 @@ from jumok.interop.huggingface.tensors import to_theirs
 from jumok.models import Model
 from jumok.models.checks import require_tokenizer
 from jumok.models.special_ids import frame_of
+from jumok.version import __version__
 
 TYPES = {
     "f32": (LlamaFileType.ALL_F32, GGMLQuantizationType.F32),
@@ -63,7 +63,14 @@ def write(model: Model, path: str | os.PathLike[str], kind: str, *, name: str | 
     tokenizer = require_tokenizer(model)
     assert isinstance(model.config, GPTConfig)  # `architecture_of` refuses all others
     pad = tokenizer.id_of("pad_token") if model.config.pad_id is None else model.config.pad_id
-    vocabulary = vocabulary_of(tokenizer, frame_of(model.config, tokenizer).before).of_model(model.config, pad)
+    vocabulary, before = vocabulary_of(tokenizer), frame_of(model.config, tokenizer).before
+    if len(before) > 1:
+        raise JumokError(
+            "llama.cpp puts at most one token before a text, and this model reads {count} there: {tokens}. Use `jumok "
+            "convert --to hf`.",
+            count=len(before),
+            tokens=" ".join(tokenizer.pieces(before)),
+        )
     stock = FORMATS[stock_class(model.config)]
     parameters = {name: tensor.detach().cpu().float() for name, tensor in model.state_dict().items()}
     config, parameters = stock.for_export(model.config, parameters)
@@ -72,15 +79,15 @@ def write(model: Model, path: str | os.PathLike[str], kind: str, *, name: str | 
     try:
         with atomic_path(target) as temporary:
             writer = GGUFWriter(temporary, architecture.name)
-            writer.add_string(MARK, version("jumok"))
+            writer.add_string(MARK, __version__)
             writer.add_type("model")
             writer.add_name((name or target.stem).encode(errors="replace").decode())
             if licence is not None:
                 writer.add_license(licence.encode(errors="replace").decode())
             writer.add_file_type(file_type)
             writer.add_quantization_version(GGML_QUANT_VERSION)
-            describe(writer, architecture, config)
-            vocabulary.write(writer, config.vocab_size)
+            describe(writer, config)
+            vocabulary.write(writer, config, next(iter(before), None), pad)
             templates = [{"name": name, "template": text} for name, text in tokenizer.chat_templates.items()]
             if templates or tokenizer.kind != "other":
                 writer.add_chat_template(templates or CONTINUE)

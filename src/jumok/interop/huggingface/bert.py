@@ -32,7 +32,7 @@ ENCODER = {
 }
 PROJECTION = pairs({"embeddings_project": "embedding_projection"})
 POOLER = pairs({"pooler.dense": "pooler"})
-DEEP_CLASSIFIER = pairs({"classifier.dense": "pooler", "classifier.out_proj": "classifier"})
+DEEP_CLASSIFIER = {"classifier.dense": "pooler", "classifier.out_proj": "classifier"}
 
 
 @dataclass(frozen=True)
@@ -41,15 +41,14 @@ class Names:
 
     Attributes:
         prefix: of the encoder, in classes with a head.
-        classifier: rows within the encoder, and rows without the prefix.
-        mlm: layers of the head for masked tokens.
-        bias: of that head.
+        classifier, mlm: layers of the heads for classes and for masked tokens.
+        bias: of the head for masked tokens.
         copy: a second name of the bias in files.
         decoder: the name of the matrix of that head, which is that of the embedding.
     """
 
     prefix: str
-    classifier: tuple[dict[str, Row], dict[str, Row]]
+    classifier: dict[str, str]
     mlm: dict[str, str]
     bias: str
     copy: str
@@ -59,7 +58,7 @@ class Names:
 FAMILIES = {
     "bert": Names(
         prefix="bert.",
-        classifier=(POOLER, pairs({"classifier": "classifier"})),
+        classifier={"bert.pooler.dense": "pooler", "classifier": "classifier"},
         mlm={
             "cls.predictions.transform.dense": "mlm_head.dense",
             "cls.predictions.transform.LayerNorm": "mlm_head.norm",
@@ -70,7 +69,7 @@ FAMILIES = {
     ),
     "roberta": Names(
         prefix="roberta.",
-        classifier=({}, DEEP_CLASSIFIER),
+        classifier=DEEP_CLASSIFIER,
         mlm={"lm_head.dense": "mlm_head.dense", "lm_head.layer_norm": "mlm_head.norm"},
         bias="lm_head.bias",
         copy="lm_head.decoder.bias",
@@ -78,7 +77,7 @@ FAMILIES = {
     ),
     "electra": Names(
         prefix="electra.",
-        classifier=({}, DEEP_CLASSIFIER),
+        classifier=DEEP_CLASSIFIER,
         mlm={"generator_predictions.dense": "mlm_head.dense", "generator_predictions.LayerNorm": "mlm_head.norm"},
         bias="generator_lm_head.bias",
         copy="generator_predictions.bias",
@@ -98,10 +97,13 @@ class BERTFormat(Format[BERTConfig]):
     def rows(self, config: BERTConfig) -> dict[str, Row]:
         """Return the row of each stock tensor; in classes with a head, the encoder has a prefix."""
         names = FAMILIES[config.family]
-        inside, beside = _heads(config, names)
-        encoder = ENCODER | (PROJECTION if config.embedding_width != config.n_embd else {})
-        prefix = names.prefix if beside else ""
-        return numbered({prefix + name: row for name, row in (encoder | inside).items()} | beside, config.n_layer)
+        encoder = numbered(ENCODER, config.n_layer) | (PROJECTION if config.embedding_width != config.n_embd else {})
+        if config.head in ("none", "pooler"):
+            return encoder | (POOLER if config.head == "pooler" else {})
+        head = pairs(names.classifier)
+        if config.head == "mlm":
+            head = {names.bias: Row(("mlm_head.bias",)), **pairs(names.mlm)}
+        return {names.prefix + name: row for name, row in encoder.items()} | head
 
     def normalised(self, config: BERTConfig, tensors: Tensors, where: str) -> Tensors:
         """Return the tensors with current names, without constants and without heads that the model does not have."""
@@ -128,15 +130,6 @@ class BERTFormat(Format[BERTConfig]):
         prefix = FAMILIES[config.family].prefix
         without = config.head == "pooler" and "pooler.dense.weight" not in {_current_name(n, prefix) for n in tensors}
         return dataclasses.replace(config, head="none") if without else config
-
-
-def _heads(config: BERTConfig, names: Names) -> tuple[dict[str, Row], dict[str, Row]]:
-    """Return the rows of the head within the encoder, and those without the prefix."""
-    if config.head == "mlm":
-        return {}, {names.bias: Row(("mlm_head.bias",)), **pairs(names.mlm)}
-    if config.head == "classify":
-        return names.classifier
-    return (POOLER if config.head == "pooler" else {}), {}
 
 
 def _current_name(name: str, prefix: str) -> str:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -26,10 +25,9 @@ from jumok.config.huggingface import (
 )
 from jumok.errors import RunError
 from jumok.interop.huggingface.bert import BERTFormat
-from jumok.interop.huggingface.card import PICTURE, Card, model_card
+from jumok.interop.huggingface.card import Card, model_card
 from jumok.interop.huggingface.encoder_decoder import BARTFormat, MarianFormat
 from jumok.interop.huggingface.folder import (
-    LARGEST_FILE,
     MARK,
     from_the_hub,
     read_tensors,
@@ -38,9 +36,10 @@ from jumok.interop.huggingface.folder import (
 )
 from jumok.interop.huggingface.gpt import GPT2_FORMAT, GPT_NEOX_FORMAT, LLAMA_FORMAT
 from jumok.interop.huggingface.tensors import Format, Tensors, fill, to_theirs
-from jumok.interop.huggingface.tokenizer import chat_template, read_tokenizer, tokenizer_config, tokenizer_json
+from jumok.interop.huggingface.tokenizer import read_tokenizer, tokenizer_config, tokenizer_json
 from jumok.models import Model, build_blank, require_stored
 from jumok.models.special_ids import frame_of_file
+from jumok.version import __version__
 
 FORMATS: dict[str, Format[Any]] = {
     **{
@@ -55,9 +54,7 @@ FORMATS: dict[str, Format[Any]] = {
 }
 
 
-def to_hf(
-    model: Model, folder: str | os.PathLike[str], *, card: Card | None = None, largest: int = LARGEST_FILE
-) -> None:
+def to_hf(model: Model, folder: str | os.PathLike[str], *, card: Card | None = None) -> None:
     """Export a model to a folder that `from_pretrained` of its stock class loads, in transformers 4.56 or newer.
 
     `model.tokenizer`, if set, is exported too; `AutoTokenizer.from_pretrained` then gives the same ids. Parameters keep
@@ -67,7 +64,6 @@ def to_hf(
         model: to export.
         folder: to write.
         card: what README.md, the model card, says; None: no card.
-        largest: bytes of parameters in one file; more are divided into several files.
 
     Raises:
         RunError: the folder contains other files, or cannot be written.
@@ -80,22 +76,17 @@ def to_hf(
     parameters = {name: tensor.detach().cpu() for name, tensor in model.state_dict().items()}
     config, parameters = stock.for_export(model.config, parameters)
     dtype = str(model.token_embedding.weight.dtype).removeprefix("torch.")
-    documents = {"config.json": {**their_config(config), "dtype": dtype, MARK: version("jumok")}}
+    documents = {"config.json": {**their_config(config), "dtype": dtype, MARK: __version__}}
     generation = their_generation_config(config)
     if generation is not None:
         documents["generation_config.json"] = generation
-    contents: dict[str, str | bytes] = {}
+    contents: dict[str, str] = {}
     if model.tokenizer is not None:
         documents["tokenizer_config.json"] = tokenizer_config(model.tokenizer, config)
         contents["tokenizer.json"] = tokenizer_json(model.tokenizer, config)
-        template = chat_template(model.tokenizer, config)
-        if template is not None:
-            contents["chat_template.jinja"] = template
     if card is not None:
         contents["README.md"] = model_card(model, card, stock_class(config))
-        if card.picture is not None:
-            contents[PICTURE] = card.picture
-    write_folder(target, documents, contents, to_theirs(stock.rows(config), parameters), largest)
+    write_folder(target, documents, contents, to_theirs(stock.rows(config), parameters))
 
 
 def from_hf(folder: str | os.PathLike[str]) -> Model:

@@ -26,11 +26,9 @@ FILES = re.compile(
     r"(generation_|tokenizer_)?config\.json|tokenizer\.json|chat_template\.jinja|README\.md|loss\.png"
     r"|model(-\d{5}-of-\d{5})?\.safetensors(\.index\.json)?"
 )
-LARGEST_FILE = 5 * 10**9  # bytes of tensors in one file, as `save_pretrained` splits them
 MARK = "jumok_version"  # in config.json: the folder is an export of jumok and may be replaced
 SUFFIXES = (".safetensors", ".bin")
 HUB_NAME = re.compile(r"(?:hf:)?((?!runs/)\w[\w.-]*/(\w[\w.-]*))")  # OWNER/MODEL; runs/ is where runs usually are
-OTHER_WEIGHTS = ("tf_model.h5", "flax_model.msgpack", "model.ckpt.index", "model.onnx")
 WEIGHTS = ("model.safetensors", "pytorch_model.bin")  # the first that exists, as one file or with an index
 
 
@@ -61,16 +59,8 @@ def _weight_files(folder: Path) -> list[Path]:
             return [folder / shard for shard in _shards(index)]
         if (folder / name).is_file():
             return [folder / name]
-    others = [name for name in OTHER_WEIGHTS if (folder / name).is_file()]
-    if others:
-        raise RunError(
-            "{folder} has its tensors in {others}, which jumok does not read; get the model as {name}.",
-            folder=folder,
-            others=", ".join(others),
-            name=WEIGHTS[0],
-        )
     raise RunError(
-        "{folder} has no {name}, and no {older} either; restore it from a copy.",
+        "{folder} has no {name}, and no {older} either; other files of tensors, such as tf_model.h5, are not read.",
         folder=folder,
         name=WEIGHTS[0],
         older=WEIGHTS[1],
@@ -80,17 +70,16 @@ def _weight_files(folder: Path) -> list[Path]:
 def _shards(index: Path) -> list[str]:
     """Return the names of the files in an index, which must be in the folder of the index."""
     places = read_json(index).get("weight_map")
-    if not isinstance(places, dict) or not places or not all(isinstance(name, str) for name in places.values()):
-        raise RunError("{index} does not say which file holds which tensor; restore it from a copy.", index=index)
-    names = sorted(set(places.values()))
-    for name in names:
-        if name != Path(name).name or "\\" in name or Path(name).suffix not in SUFFIXES:
-            raise RunError(
-                "{index} names {name!r}, which is no file of tensors in this folder; others are not read.",
-                index=index,
-                name=name,
-            )
-    return names
+    names = set(places.values()) if isinstance(places, dict) and all(map(_is_shard, places.values())) else ()
+    if not names:
+        raise RunError(
+            "{index} does not say which file of this folder holds which tensor; restore it from a copy.", index=index
+        )
+    return sorted(names)
+
+
+def _is_shard(name: object) -> bool:
+    return isinstance(name, str) and name == Path(name).name and "\\" not in name and Path(name).suffix in SUFFIXES
 
 
 def _read_safetensors(path: Path) -> dict[str, Tensor]:
@@ -157,9 +146,8 @@ def require_replaceable(target: Path) -> None:
 def write_folder(
     target: Path,
     documents: Mapping[str, Mapping[str, Any]],
-    contents: Mapping[str, str | bytes],
+    contents: Mapping[str, str],
     tensors: dict[str, Tensor],
-    largest: int = LARGEST_FILE,
 ) -> None:
     """Write the JSON documents, other files, and the tensors; the folder is written atomically.
 
@@ -167,8 +155,7 @@ def write_folder(
         target: the folder.
         documents: values of JSON files, by name.
         contents: of other files, by name.
-        tensors: by name; more than `largest` bytes are divided into several files with an index.
-        largest: bytes of tensors in one file. A larger tensor has a file of its own.
+        tensors: by name, for one file.
 
     Raises:
         RunError: it cannot be written; an existing folder is then unchanged.
@@ -180,31 +167,9 @@ def write_folder(
                 text = json.dumps(values, indent=2, ensure_ascii=False) + "\n"
                 (new / name).write_text(text, encoding="utf-8")
             for name, content in contents.items():
-                (new / name).write_bytes(content.encode() if isinstance(content, str) else content)
-            _write_tensors(new, tensors, largest)
+                (new / name).write_bytes(content.encode())
+            save_file(tensors, new / WEIGHTS[0], metadata={"format": "pt"})
     except (OSError, SafetensorError) as error:
         reason = getattr(error, "strerror", None) or error
         room = space(target, needed=sum(tensor.nbytes for tensor in tensors.values()))
         raise RunError("cannot write {path}: {reason} ({room}).", path=target, reason=reason, room=room) from error
-
-
-def _write_tensors(folder: Path, tensors: dict[str, Tensor], largest: int) -> None:
-    shards: list[dict[str, Tensor]] = [{}]
-    used = 0
-    for name, tensor in tensors.items():
-        if shards[-1] and used + tensor.nbytes > largest:
-            shards.append({})
-            used = 0
-        shards[-1][name] = tensor
-        used += tensor.nbytes
-    if len(shards) == 1:
-        save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
-        return
-    places: dict[str, str] = {}
-    for number, shard in enumerate(shards, start=1):
-        file = f"model-{number:05}-of-{len(shards):05}.safetensors"
-        save_file(shard, folder / file, metadata={"format": "pt"})
-        places |= dict.fromkeys(shard, file)
-    size = sum(tensor.nbytes for tensor in tensors.values())
-    index = json.dumps({"metadata": {"total_size": size}, "weight_map": places}, indent=2) + "\n"
-    (folder / "model.safetensors.index.json").write_text(index, encoding="utf-8")

@@ -7,14 +7,13 @@ tensor, and its matrices (Conv1D) are transposed. GPT-NeoX stores q, k and v in 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
-from functools import partial
+from collections.abc import Mapping
 
 from jumok.config import GPTConfig
 from jumok.config.features import wider_heads
-from jumok.interop.huggingface.tensors import TRANSPOSED, Change, Format, Row, Tensors, merged, numbered, same
+from jumok.interop.huggingface.tensors import SAME, TRANSPOSED, Change, Format, Row, Tensors, merged, numbered, same
 
-FUSED = "q, k and v"  # in one tensor, head by head
+FUSED = "q, k and v"  # in one tensor; in GPT-NeoX head by head
 
 # From their layers to ours. Which of them exist, and which have biases, depends on the configuration.
 LLAMA = {
@@ -44,34 +43,19 @@ GPT_NEOX = {
     "gpt_neox.final_layer_norm": "norm",
     "embed_out": "head",
 }
-CONV1D = {
-    "attn.c_attn": ("attention.q_proj", "attention.k_proj", "attention.v_proj"),
-    "attn.c_proj": ("attention.o_proj",),
-    "mlp.c_fc": ("mlp.up_proj",),
-    "mlp.c_proj": ("mlp.down_proj",),
-}
 GPT2 = {
-    "transformer.wte.weight": Row(("token_embedding.weight",)),
-    "transformer.wpe.weight": Row(("position_embedding.weight",)),
-    **{
-        f"transformer.h.{{i}}.{their}.weight": Row(tuple(f"blocks.{{i}}.{our}.weight" for our in ours), TRANSPOSED)
-        for their, ours in CONV1D.items()
-    },
-    **{
-        f"transformer.h.{{i}}.{their}.bias": Row(tuple(f"blocks.{{i}}.{our}.bias" for our in ours))
-        for their, ours in CONV1D.items()
-    },
-    **{
-        f"transformer.{their}.{kind}": Row((f"{our}.{kind}",))
-        for their, our in {
-            "h.{i}.ln_1": "blocks.{i}.attention_norm",
-            "h.{i}.ln_2": "blocks.{i}.mlp_norm",
-            "ln_f": "norm",
-        }.items()
-        for kind in ("weight", "bias")
-    },
-    "lm_head.weight": Row(("head.weight",)),
+    "transformer.wte": "token_embedding",
+    "transformer.wpe": "position_embedding",
+    "transformer.h.{i}.ln_1": "blocks.{i}.attention_norm",
+    "transformer.h.{i}.attn.c_attn": FUSED,
+    "transformer.h.{i}.attn.c_proj": "blocks.{i}.attention.o_proj",
+    "transformer.h.{i}.ln_2": "blocks.{i}.mlp_norm",
+    "transformer.h.{i}.mlp.c_fc": "blocks.{i}.mlp.up_proj",
+    "transformer.h.{i}.mlp.c_proj": "blocks.{i}.mlp.down_proj",
+    "transformer.ln_f": "norm",
+    "lm_head": "head",
 }
+CONV1D = (".c_attn.weight", ".c_proj.weight", ".c_fc.weight")  # GPT-2 stores these transposed
 CLASSIFIER = {"score.weight": Row(("classifier.weight",))}
 HEADS = ("lm_head.weight", "embed_out.weight")  # names without the prefix; older and newer ones of GPT-NeoX
 # Constants in old files.
@@ -82,28 +66,28 @@ class GPTFormat(Format[GPTConfig]):
     """The conversion of a GPT of either family.
 
     Args:
-        table: returns the rows for a configuration.
+        layers: from stock layers to those of jumok.
         prefix: of all names except those of heads. Files saved without a head do not have it.
     """
 
-    def __init__(self, table: Callable[[GPTConfig], Mapping[str, Row]], prefix: str) -> None:
-        self._table, self._prefix = table, prefix
+    def __init__(self, layers: Mapping[str, str], prefix: str) -> None:
+        self._layers, self._prefix = layers, prefix
 
     def rows(self, config: GPTConfig) -> dict[str, Row]:
         """Return the row of each stock tensor; a tied output layer has none."""
-        rows = numbered(self._table(config), config.n_layer)
+        rows = numbered(_rows(self._layers, config), config.n_layer)
         if config.tie_embeddings or config.labels:
             rows = {name: row for name, row in rows.items() if name not in HEADS}
         return rows | CLASSIFIER if config.labels else rows
 
     def normalised(self, config: GPTConfig, tensors: Tensors, where: str) -> Tensors:
         """Return the tensors with the names of the class with a head, without constants and a tied output layer."""
-        named = self._named(config, tensors)
-        head = self._name_of("head.weight", config)
+        named = self._named(tensors)
+        head = self._name_of("head")
         if config.labels:  # the class has no output layer
             return {name: tensor for name, tensor in named.items() if name != head}
         if config.tie_embeddings:  # some files contain the shared matrix twice
-            return merged(named, self._name_of("token_embedding.weight", config), (head,), where)
+            return merged(named, self._name_of("token_embedding"), (head,), where)
         return named
 
     def adjusted(self, config: GPTConfig, tensors: Tensors) -> GPTConfig:
@@ -111,25 +95,25 @@ class GPTFormat(Format[GPTConfig]):
 
         Merging an adapter into one of two tied matrices writes such files, and leaves tie_word_embeddings true.
         """
-        named = self._named(config, tensors)
-        head, embedding = (named.get(self._name_of(our, config)) for our in ("head.weight", "token_embedding.weight"))
+        named = self._named(tensors)
+        head, embedding = (named.get(self._name_of(our)) for our in ("head", "token_embedding"))
         if config.labels or head is None or embedding is None or same(embedding, head):
             return config
         return dataclasses.replace(config, tie_embeddings=False)
 
-    def _named(self, config: GPTConfig, tensors: Tensors) -> Tensors:
+    def _named(self, tensors: Tensors) -> Tensors:
         """Return the tensors with the names of the class with a head, without constants."""
         bare = not any(name.startswith(self._prefix) for name in tensors)
-        head = self._name_of("head.weight", config)
+        head = self._name_of("head")
         return {
             head if name in HEADS else self._prefix + name if bare and name not in CLASSIFIER else name: tensor
             for name, tensor in tensors.items()
             if not name.endswith(BUFFERS)
         }
 
-    def _name_of(self, our: str, config: GPTConfig) -> str:
-        """Return the stock name of one of our parameters outside the blocks."""
-        return next(their for their, row in self._table(config).items() if row.ours == (our,))
+    def _name_of(self, our: str) -> str:
+        """Return the stock name of the matrix of one of our layers outside the blocks."""
+        return f"{next(their for their, layer in self._layers.items() if layer == our)}.weight"
 
     def for_export(self, config: GPTConfig, parameters: Tensors) -> tuple[GPTConfig, Tensors]:
         """Widen the heads of a classic model if necessary; see `widen_heads`."""
@@ -142,22 +126,23 @@ class GPTFormat(Format[GPTConfig]):
         return parameters
 
 
-def _rotary_rows(layers: Mapping[str, str], config: GPTConfig) -> dict[str, Row]:
-    """Return the rows of a GPT with rotary positions, from a table of stock layers and layers of jumok."""
+def _rows(layers: Mapping[str, str], config: GPTConfig) -> dict[str, Row]:
+    """Return the rows of a table of stock layers and layers of jumok, by the parameters that these have."""
     rows: dict[str, Row] = {}
     for their, our in layers.items():
-        if our == FUSED:
-            parts = [f"blocks.{{i}}.attention.{part}_proj" for part in "qkv"]
-            change = interleaved(config.n_head)
-            kinds = ("weight", "bias") if config.block().qkv_bias else ("weight",)
-            rows |= {f"{their}.{kind}": Row(tuple(f"{part}.{kind}" for part in parts), change) for kind in kinds}
-            continue
-        rows |= {f"{their}.{kind}": Row((f"{our}.{kind}",)) for kind in _kinds(our, config)}
+        ours = [f"blocks.{{i}}.attention.{part}_proj" for part in "qkv"] if our == FUSED else [our]
+        for kind in _kinds(ours[0], config):
+            name, change = f"{their}.{kind}", SAME
+            if name.endswith(CONV1D):
+                change = TRANSPOSED
+            elif our == FUSED and layers is GPT_NEOX:
+                change = interleaved(config.n_head)
+            rows[name] = Row(tuple(f"{one}.{kind}" for one in ours), change)
     return rows
 
 
 def _kinds(layer: str, config: GPTConfig) -> tuple[str, ...]:
-    """Return the parameters of a layer in a GPT with rotary positions: none, weight, or weight and bias."""
+    """Return the parameters of a layer: none, weight, or weight and bias."""
     block, name = config.block(), layer.rpartition(".")[2]
     if name in ("q_norm", "k_norm"):
         return ("weight",) if block.qk_norm else ()
@@ -204,6 +189,6 @@ def widen_heads(config: GPTConfig, parameters: Tensors) -> tuple[GPTConfig, Tens
     return dataclasses.replace(config, n_head=heads, n_kv_head=heads, head_dim=width), wider
 
 
-GPT2_FORMAT = GPTFormat(lambda config: GPT2, "transformer.")
-LLAMA_FORMAT = GPTFormat(partial(_rotary_rows, LLAMA), "model.")
-GPT_NEOX_FORMAT = GPTFormat(partial(_rotary_rows, GPT_NEOX), "gpt_neox.")
+GPT2_FORMAT = GPTFormat(GPT2, "transformer.")
+LLAMA_FORMAT = GPTFormat(LLAMA, "model.")
+GPT_NEOX_FORMAT = GPTFormat(GPT_NEOX, "gpt_neox.")

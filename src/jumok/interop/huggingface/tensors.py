@@ -7,7 +7,7 @@ a change such as a transposition. The same rows are used in both directions.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
@@ -17,7 +17,7 @@ from torch import Tensor
 from jumok.config import ModelConfig
 from jumok.errors import RunError
 from jumok.messages import tr
-from jumok.models import Model, build
+from jumok.models import Model
 from jumok.models.tensors import misfits
 
 C = TypeVar("C", bound=ModelConfig)
@@ -134,44 +134,6 @@ def to_theirs(rows: Mapping[str, Row], parameters: Tensors) -> Tensors:
     }
 
 
-def parts(config: ModelConfig, rows: Mapping[str, Row], tensors: Tensors, where: str) -> Iterator[Tensors]:
-    """Convert one tensor of the stock class after the other to the parameters of jumok that it contains.
-
-    Args:
-        tensors: by name. Each is removed when it is converted, so that the memory of a file can be freed.
-        where: the folder, for messages.
-
-    Raises:
-        RunError: tensors are missing, are unknown, or have another shape or type; the message lists them. Nothing is
-            converted then.
-    """
-    with torch.device("meta"):  # only the shapes are needed
-        shapes = {name: tensor.shape for name, tensor in build(config).state_dict().items()}
-    blank = {our: torch.empty(shapes[our], device="meta") for row in rows.values() for our in row.ours}
-    wanted = {their: tensor.shape for their, tensor in to_theirs(rows, blank).items()}
-    faults = misfits({name: tensor.shape for name, tensor in tensors.items()}, wanted)
-    faults += [
-        tr(
-            "{name} is of type {type}, as in a quantised model",
-            name=name,
-            type=str(tensor.dtype).removeprefix("torch."),
-        )
-        for name, tensor in tensors.items()
-        if tensor.dtype not in DTYPES
-    ]
-    if faults:
-        more = [tr("and {count} more", count=len(faults) - MOST_FAULTS)] if len(faults) > MOST_FAULTS else []
-        raise RunError(
-            "the tensors of {where} do not fit its config.json: {faults}.",
-            where=where,
-            faults="; ".join(faults[:MOST_FAULTS] + more),
-        )
-    for their in list(tensors):  # in the order of the files
-        row = rows[their]
-        pieces = row.change.back(tensors.pop(their)).split([shapes[our][0] for our in row.ours])
-        yield dict(zip(row.ours, pieces, strict=True))
-
-
 @torch.no_grad()
 def fill(model: Model, stock: Format[Any], tensors: Tensors, where: str) -> None:
     """Copy tensors of the stock class into the parameters of a model. Each is freed when it is copied.
@@ -181,12 +143,35 @@ def fill(model: Model, stock: Format[Any], tensors: Tensors, where: str) -> None
         where: the folder, for messages.
 
     Raises:
-        RunError: as `parts`; the model is then unchanged.
+        RunError: tensors are missing, are unknown, or have another shape or type; the message lists them, and the model
+            is unchanged.
     """
     named = stock.normalised(model.config, tensors, where)
     if named is not tensors:
         tensors.clear()
-    own = model.state_dict()
-    for part in parts(model.config, stock.rows(model.config), named, where):
-        for name, tensor in stock.after_import(model.config, part).items():
+    own, rows = model.state_dict(), stock.rows(model.config)
+    _require_fit(named, rows, own, where)
+    for their in list(named):  # in the order of the files
+        row = rows[their]
+        pieces = row.change.back(named.pop(their)).split([own[our].shape[0] for our in row.ours])
+        part = stock.after_import(model.config, dict(zip(row.ours, pieces, strict=True)))
+        for name, tensor in part.items():
             own[name].copy_(tensor)
+
+
+def _require_fit(tensors: Tensors, rows: Mapping[str, Row], own: Mapping[str, Tensor], where: str) -> None:
+    blank = {our: torch.empty_like(own[our], device="meta") for row in rows.values() for our in row.ours}
+    wanted = {their: tensor.shape for their, tensor in to_theirs(rows, blank).items()}
+    faults = misfits({name: tensor.shape for name, tensor in tensors.items()}, wanted)
+    faults += [
+        tr("{name} is of type {type}, as in a quantised model", name=name, type=str(one.dtype).removeprefix("torch."))
+        for name, one in tensors.items()
+        if one.dtype not in DTYPES
+    ]
+    if faults:
+        more = [tr("and {count} more", count=len(faults) - MOST_FAULTS)] if len(faults) > MOST_FAULTS else []
+        raise RunError(
+            "the tensors of {where} do not fit its config.json: {faults}.",
+            where=where,
+            faults="; ".join(faults[:MOST_FAULTS] + more),
+        )

@@ -8,9 +8,16 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from jumok.config import BERTConfig, EncoderDecoderConfig, Frame, GPTConfig, ModelConfig
+from jumok.config import BERTConfig, Frame, GPTConfig, ModelConfig
 from jumok.errors import RunError, TokenizerError
-from jumok.interop.huggingface.tokenizer_settings import BRACKETS, TokenizerSettings, add_tokens, with_settings
+from jumok.interop.huggingface.tokenizer_settings import (
+    BRACKETS,
+    USUAL_ROLES,
+    WORDPIECE,
+    TokenizerSettings,
+    add_tokens,
+    with_settings,
+)
 from jumok.messages import tr
 from jumok.models.special_ids import frame_of, frame_of_file
 from jumok.tokenizers import LARGEST_TEMPLATE, ROLES, Tokenizer
@@ -19,15 +26,6 @@ from tokenizers import decoders, models, normalizers, pre_tokenizers, processors
 
 # Of SentencePiece, of Marian, and of byte-level BPE.
 OLDER_FILES = ("tokenizer.model", "spiece.model", "sentencepiece.bpe.model", "source.spm", "merges.txt")
-# Classes whose vocab.txt is one of WordPiece. jumok itself writes PreTrainedTokenizerFast.
-WORDPIECE_CLASSES = {
-    f"{name}Tokenizer{fast}" for name in ("Bert", "Electra", "DistilBert") for fast in ("", "Fast")
-} | {"PreTrainedTokenizerFast"}
-# The first and last token of each text by class, also where tokenizer.json adds none.
-CLASS_FRAMES = {
-    **dict.fromkeys(("Bert", "Electra", "DistilBert"), ("[CLS]", "[SEP]")),
-    **dict.fromkeys(("Roberta", "XLMRoberta", "Bart"), ("<s>", "</s>")),
-}
 
 
 # --- reading ----------------------------------------------------------------------------------------------------------
@@ -94,13 +92,10 @@ def read_tokenizer(folder: Path, config: ModelConfig) -> Tokenizer | None:
 
 def _add_frame_of_class(pipeline: HFTokenizer, settings: TokenizerSettings) -> None:
     """Set the post-processor that some classes of `transformers` have, whatever the file of a tokenizer says."""
-    name = str(settings.chosen).removesuffix("Tokenizer")
-    if name not in CLASS_FRAMES:
+    usual = USUAL_ROLES.get(str(settings.chosen), {})
+    if "cls_token" not in usual:
         return
-    tokens = (
-        settings.roles.get(role, usual)
-        for role, usual in zip(("cls_token", "sep_token"), CLASS_FRAMES[name], strict=True)
-    )
+    tokens = (settings.roles.get(role, usual[role]) for role in ("cls_token", "sep_token"))
     before, after = (() if i is None else (i,) for i in map(pipeline.token_to_id, tokens))
     _frame(pipeline, Frame(before=before, after=after))
 
@@ -144,7 +139,8 @@ def _wordpiece(path: Path, settings: TokenizerSettings) -> HFTokenizer:
 def _require_wordpiece(path: Path, lines: Sequence[str], settings: dict[str, Any]) -> None:
     """Raise RunError for a vocab.txt of another tokenizer. That of KoBERT has pieces of SentencePiece."""
     named = settings.get("tokenizer_class")
-    if named is not None and named not in WORDPIECE_CLASSES:
+    # jumok itself writes PreTrainedTokenizerFast.
+    if named is not None and str(named).removesuffix("Fast") not in (*WORDPIECE, "PreTrainedTokenizer"):
         reason = tr("tokenizer_config.json names the class {name}", name=named)
     elif sum(line.startswith("▁") for line in lines) > len(lines) // 4:
         reason = tr("its pieces are those of SentencePiece")
@@ -178,9 +174,6 @@ def tokenizer_config(tokenizer: Tokenizer, config: ModelConfig) -> dict[str, Any
     usual = {role: next((n for n in names if n in tokenizer.special_tokens), None) for role, names in ROLES.items()}
     roles = _written(tokenizer, config) if isinstance(config, GPTConfig) and not config.labels else usual
     before = (json.loads(tokenizer.to_json())["pre_tokenizer"] or {}).get("add_prefix_space")
-    settings = tokenizer.settings()
-    if isinstance(settings.get("chat_template"), str):  # it is a file of its own; see `chat_template`
-        del settings["chat_template"]
     types = ["token_type_ids"] if isinstance(config, BERTConfig) and config.n_token_type > 1 else []
     return {
         "tokenizer_class": "PreTrainedTokenizerFast",
@@ -192,7 +185,7 @@ def tokenizer_config(tokenizer: Tokenizer, config: ModelConfig) -> dict[str, Any
         "split_special_tokens": isinstance(config, GPTConfig) and tokenizer.kind != "other",
         **({"add_prefix_space": True} if before else {}),  # without it, transformers 4 changes the tokenizer
         **{role: name for role, name in roles.items() if name is not None},
-        **settings,
+        **tokenizer.settings(),
     }
 
 
@@ -201,21 +194,6 @@ def _written(tokenizer: Tokenizer, config: GPTConfig) -> dict[str, str | None]:
     named = HFTokenizer.from_str(tokenizer.to_json()).id_to_token
     ids = {"bos_token": config.bos_id, "eos_token": next(iter(config.eos_ids), None)}
     return {role: None if i is None else named(i) for role, i in ids.items()}
-
-
-def chat_template(tokenizer: Tokenizer, config: ModelConfig) -> str | None:
-    """Return the chat template (Jinja) of a model: that with which it was published, or None.
-
-    Without one, a model that answers has the last message, with the ids around a source: it was trained on single
-    pairs, so earlier messages are left out.
-    """
-    if tokenizer.chat_templates or not isinstance(config, EncoderDecoderConfig):
-        return tokenizer.chat_templates.get("default") if len(tokenizer.chat_templates) == 1 else None
-    named = HFTokenizer.from_str(tokenizer.to_json()).id_to_token
-    frame = frame_of(config, tokenizer)
-    before, after = ("".join(named(i) or "" for i in ids) for ids in (frame.before, frame.after))
-    start, end = (json.dumps(text, ensure_ascii=False) for text in (before, after))
-    return f"{{{{ {start} + messages[-1]['content'] + {end} }}}}"
 
 
 # --- both -------------------------------------------------------------------------------------------------------------

@@ -177,9 +177,6 @@ def add_tokens(pipeline: HFTokenizer, settings: TokenizerSettings, size: int) ->
     for special in _special(settings):
         added = {token.content: token for token in pipeline.get_added_tokens_decoder().values()}
         token = added.get(special.content, special)
-        if token is not special and token.special:
-            continue
-        token.special = True
         if pipeline.token_to_id(token.content) is not None or _next_id(pipeline) < size:
             pipeline.add_special_tokens([token])
 

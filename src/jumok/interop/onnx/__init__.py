@@ -3,26 +3,14 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
 from jumok.errors import JumokError
 from jumok.models import Model
 
-DATA, TOKENIZER = ".data", ".tokenizer.json"
-LARGEST_FILE = 2_000_000_000  # bytes; protobuf allows 2 GiB for one message
 
-
-@dataclass(frozen=True)
-class Written:
-    """The files that were written, the model first, and their bytes."""
-
-    paths: tuple[Path, ...]
-    bytes: int
-
-
-def to_onnx(model: Model, path: str | os.PathLike[str], *, largest_file: int = LARGEST_FILE) -> Written:
+def to_onnx(model: Model, path: str | os.PathLike[str]) -> tuple[Path, ...]:
     """Write a model as an ONNX file, and its tokenizer beside it. onnxruntime computes the same, up to rounding.
 
     The parameters are float32. With the names of `transformers`, where B texts have T tokens and P before them:
@@ -37,10 +25,13 @@ def to_onnx(model: Model, path: str | os.PathLike[str], *, largest_file: int = L
 
     Args:
         path: the file; an older one is replaced. The tokenizer, if the model has one, becomes NAME.tokenizer.json.
-        largest_file: with more bytes of parameters they are in a second file, NAME.onnx.data.
+
+    Returns:
+        The files that were written, the model first.
 
     Raises:
-        JumokError: the model is an encoder–decoder or a model of the ladder; or `onnx` is not installed.
+        JumokError: the model is an encoder–decoder or a model of the ladder, or larger than a file can be; or `onnx` is
+            not installed.
         RunError: the file cannot be written; an older one is unchanged.
     """
     if find_spec("onnx") is None:
@@ -50,14 +41,12 @@ def to_onnx(model: Model, path: str | os.PathLike[str], *, largest_file: int = L
         )
     from jumok.interop.onnx.write import write
 
-    target = Path(path)
-    paths = write(model, target, *beside(target), largest_file=largest_file)
-    return Written(paths, sum(one.stat().st_size for one in paths))
+    return write(model, Path(path), tokenizer_beside(Path(path)))
 
 
-def beside(path: Path) -> tuple[Path, Path]:
-    """Return the names of the files that belong to an ONNX file: the parameters of a large model, and the tokenizer."""
-    return Path(f"{path}{DATA}"), path.with_suffix(TOKENIZER)
+def tokenizer_beside(path: Path) -> Path:
+    """Return the name of the tokenizer of an ONNX file."""
+    return path.with_suffix(".tokenizer.json")
 
 
-__all__ = ["Written", "beside", "to_onnx"]
+__all__ = ["to_onnx", "tokenizer_beside"]

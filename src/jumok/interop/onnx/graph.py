@@ -5,9 +5,8 @@ Operators: https://onnx.ai/onnx/operators/. Values are named by strings, as in t
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping, Sequence
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 import onnx
@@ -17,7 +16,6 @@ from onnx import TensorProto, helper, numpy_helper
 from torch import Tensor, nn
 
 OPSET = 20  # the first with Gelu; onnxruntime 1.17 and newer
-ALIGNMENT = 4096  # bytes; parameters in a second file begin at such places, so that it can be mapped into memory
 
 Shape = Sequence[str | int]
 
@@ -27,13 +25,10 @@ class Graph:
 
     Args:
         model: its parameters keep their names.
-        data: the second file, where the parameters go; None: into the graph.
-        data_name: the name of that file.
     """
 
-    def __init__(self, model: nn.Module, data: BinaryIO | None = None, data_name: str = "") -> None:
+    def __init__(self, model: nn.Module) -> None:
         self._names = {id(tensor): name for name, tensor in model.named_parameters()}
-        self._data, self._data_name = data, data_name
         self._nodes: list[onnx.NodeProto] = []
         self._stored: dict[str, TensorProto] = {}
         self._constants: dict[tuple[str, tuple[int, ...], bytes], str] = {}
@@ -67,17 +62,7 @@ class Graph:
         name = self._names[id(tensor)]
         if name not in self._stored:
             array = tensor.detach().to("cpu", torch.float32).contiguous().numpy()
-            stored = TensorProto(name=name, data_type=TensorProto.FLOAT, dims=array.shape)
-            content = array.astype("<f4", copy=False).tobytes() if sys.byteorder == "big" else array.data.cast("B")
-            if self._data is None:
-                stored.raw_data = bytes(content)
-            else:
-                self._data.write(bytes(-self._data.tell() % ALIGNMENT))
-                place = {"location": self._data_name, "offset": self._data.tell(), "length": array.nbytes}
-                stored.data_location = TensorProto.EXTERNAL
-                stored.external_data.extend(onnx.StringStringEntryProto(key=k, value=str(v)) for k, v in place.items())
-                self._data.write(content)
-            self._stored[name] = stored
+            self._stored[name] = numpy_helper.from_array(array, name)
         return name
 
     # --- operations -------------------------------------------------------------------------------------------------

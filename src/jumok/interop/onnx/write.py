@@ -3,45 +3,40 @@
 from __future__ import annotations
 
 import json
-from contextlib import ExitStack
-from importlib.metadata import version
 from pathlib import Path
 
 from jumok.config.features import ONNX, kind_of, require
-from jumok.errors import RunError
-from jumok.files import atomic_path, space, write_atomic
+from jumok.errors import JumokError, RunError
+from jumok.files import space, write_atomic
 from jumok.interop.huggingface.tokenizer import tokenizer_json
 from jumok.interop.onnx.graph import Graph
 from jumok.interop.onnx.models import bert, language_model, text_classifier
 from jumok.models import Model
 from jumok.models.bert import BERT
 from jumok.models.gpt import GPT
+from jumok.version import __version__
 
 FLOAT32 = 4  # bytes
+LARGEST = 2_000_000_000  # bytes; protobuf allows 2 GiB for one message
 
 
-def write(model: Model, target: Path, data_path: Path, tokenizer_path: Path, *, largest_file: int) -> tuple[Path, ...]:
+def write(model: Model, target: Path, tokenizer_path: Path) -> tuple[Path, ...]:
     """Write a model, and return the files that were written; see `jumok.interop.onnx.to_onnx`."""
     require(model.config, ONNX)
     size = FLOAT32 * sum(parameter.numel() for parameter in model.parameters())  # a shared one once
-    paths = [target]
+    if size > LARGEST:
+        raise JumokError(
+            "this model has {size:.1f} GB of parameters, and an ONNX file holds 2 GB; use `jumok convert --to hf`.",
+            size=size / 1e9,
+        )
     try:
-        with ExitStack() as files:
-            temporary = files.enter_context(atomic_path(target))
-            data = None
-            if size > largest_file:
-                place = files.enter_context(atomic_path(data_path))
-                data = files.enter_context(place.open("wb"))
-                paths.append(data_path)
-            graph = Graph(model, data, data_path.name)
-            _add(graph, model)
-            made = graph.finished(version("jumok"), _facts(model))
-            with temporary.open("wb") as file:
-                file.write(made.SerializeToString())
-        if model.tokenizer is not None:
-            write_atomic(tokenizer_path, tokenizer_json(model.tokenizer, model.config))
-            paths.append(tokenizer_path)
-        return tuple(paths)
+        graph = Graph(model)
+        _add(graph, model)
+        write_atomic(target, graph.finished(__version__, _facts(model)).SerializeToString())
+        if model.tokenizer is None:
+            return (target,)
+        write_atomic(tokenizer_path, tokenizer_json(model.tokenizer, model.config))
+        return target, tokenizer_path
     except OSError as error:
         room = space(target, needed=size)
         reason = error.strerror or error
@@ -59,5 +54,5 @@ def _add(graph: Graph, model: Model) -> None:
 def _facts(model: Model) -> dict[str, str]:
     config = model.config
     labels = list(getattr(config, "labels", ()))
-    facts = {"jumok_version": version("jumok"), "kind": kind_of(config), "context_length": str(config.context_length)}
+    facts = {"jumok_version": __version__, "kind": kind_of(config), "context_length": str(config.context_length)}
     return facts | ({"labels": json.dumps(labels, ensure_ascii=False)} if labels else {})

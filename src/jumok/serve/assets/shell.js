@@ -1,11 +1,11 @@
 // @ts-check
 // What surrounds the views of the playground: tabs, language and theme, messages, the key, and the address.
 
-import { headColour, hex, setColours, themeColours, warm } from "../../view/assets/base/colours.js";
+import { headColour, themeColours } from "../../view/assets/base/colours.js";
 import { button, element } from "../../view/assets/base/controls.js";
+import { markTab, paintPage, tabButtons, toaster } from "../../view/assets/base/page_chrome.js";
 import { icon } from "../../view/assets/base/icons.js";
 import { defineWords, preferredLanguage, setLanguage, t } from "../../view/assets/base/words.js";
-import { TINTS } from "../../view/assets/page/cells.js";
 import { ask, speak, useKey } from "./server.js";
 import { words } from "./words.toml";
 
@@ -60,7 +60,7 @@ export class Shell {
     this.language = kept("jumok-language") || preferredLanguage();
     this.theme = kept("jumok-theme");
     this.scheme = matchMedia("(prefers-color-scheme: dark)");
-    this.toasting = 0;
+    this.say = toaster(part("toast"), TOAST);
     this.scheme.addEventListener("change", () => {
       this.paint();
       this.view?.show();
@@ -148,31 +148,14 @@ export class Shell {
     document.title = `jumok · ${t(`desk.tab.${chosen}`)}`;
     part("tabs").setAttribute("aria-label", t("desk.tabs"));
     const focused = document.activeElement?.id;
-    part("tabs").replaceChildren(
-      ...TABS.map((name, i) =>
-        element("button", {
-          type: "button",
-          role: "tab",
-          class: "tab",
-          id: `tab-${name}`,
-          "aria-selected": String(name === chosen),
-          "aria-controls": "main",
-          tabindex: name === chosen ? 0 : -1,
-          text: t(`desk.tab.${name}`),
-          onclick: () => this.go(name),
-          onkeydown: (/** @type {KeyboardEvent} */ event) => this.tabKey(event, i),
-        }),
-      ),
-    );
+    const attributes = (/** @type {string} */ name) => ({
+      id: `tab-${name}`,
+      "aria-controls": "main",
+      text: t(`desk.tab.${name}`),
+    });
+    part("tabs").replaceChildren(...tabButtons(TABS, attributes, (name) => this.go(name)));
+    markTab(part("tabs"), chosen);
     if (focused?.startsWith("tab-")) part(`tab-${chosen}`).focus();
-  }
-
-  /** @param {KeyboardEvent} event @param {number} i */
-  tabKey(event, i) {
-    const to = { ArrowRight: i + 1, ArrowLeft: i - 1, Home: 0, End: TABS.length - 1 }[event.key];
-    if (to === undefined) return;
-    event.preventDefault();
-    this.go(TABS[(to + TABS.length) % TABS.length]);
   }
 
   /** @param {string} language @param {boolean} [chosen] by the reader */
@@ -188,15 +171,7 @@ export class Shell {
   }
 
   paint() {
-    const colours = themeColours(this.dark ? "dark" : "light");
-    const { dataset, style } = document.documentElement;
-    dataset.theme = colours.name;
-    setColours(style, colours);
-    for (let i = 0; i < TINTS; i += 1)
-      style.setProperty(
-        `--tint-${i}`,
-        hex(/** @type {[number, number, number]} */ (warm((0.92 * i) / (TINTS - 1), colours))),
-      );
+    paintPage(this.dark);
   }
 
   switchTheme() {
@@ -227,17 +202,6 @@ export class Shell {
     if (typeof error === "string") return this.say(error);
     const known = typeof error?.code === "string" && t(error.code) !== error.code;
     this.say(known ? t(error.code, error.values) : t("desk.unknown", { detail: String(error?.message ?? error) }));
-  }
-
-  /** @param {string} text */
-  say(text) {
-    const box = part("toast");
-    box.textContent = text;
-    box.hidden = !text;
-    clearTimeout(this.toasting);
-    this.toasting = window.setTimeout(() => {
-      box.hidden = true;
-    }, TOAST);
   }
 
   /** @param {string} text */

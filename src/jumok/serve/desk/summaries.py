@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
@@ -14,7 +13,7 @@ from jumok.errors import JumokError, RunError
 from jumok.interop.huggingface import is_hf
 from jumok.runs.config import model_config_of, parse_config
 from jumok.runs.folder import is_training
-from jumok.serve.desk.curves import JSON, Curve, number
+from jumok.serve.desk.curves import JSON, Curve, number, read_curve
 from jumok.serve.run_folders import MOST_RUNS, has_parameters
 
 SPARK = 60  # points of a small curve
@@ -26,13 +25,10 @@ FACTS = (
 State = Literal["starting", "running", "finished", "stopped", "model", "damaged"]
 
 
-_reading = threading.Lock()
-
-
 def summary(name: str, folder: Path) -> JSON:
     """Return what a list shows of a run."""
     config, curve = _config(folder), _curve(folder)
-    points = [point[2] for point in curve.points()]
+    points = [point[2] for point in curve.points]
     return {
         "name": name,
         "state": _state(folder, config),
@@ -52,7 +48,7 @@ def details(name: str, folder: Path) -> JSON:
     return {
         **summary(name, folder),
         "config": {part: config.get(part) for part in ("model", "tokenizer", "train", "machine", "stages")},
-        "curve": curve.points(),
+        "curve": curve.points,
         "validations": curve.validations,
         "samples": curve.samples,
         "verdict": curve.verdict,
@@ -60,15 +56,16 @@ def details(name: str, folder: Path) -> JSON:
 
 
 def _curve(folder: Path) -> Curve:
-    with _reading:
-        curve = _known_curve(folder)
-        curve.update()
-        return curve
+    path = folder / "metrics.jsonl"
+    with suppress(OSError):
+        status = path.stat()
+        return _curve_of_file(path, status.st_mtime_ns, status.st_size)
+    return Curve()
 
 
 @lru_cache(MOST_RUNS)
-def _known_curve(folder: Path) -> Curve:
-    return Curve(folder / "metrics.jsonl")
+def _curve_of_file(path: Path, changed: int, size: int) -> Curve:
+    return read_curve(path)
 
 
 def _state(folder: Path, config: JSON | None) -> State:

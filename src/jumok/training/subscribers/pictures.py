@@ -13,7 +13,7 @@ from jumok.models import Model
 from jumok.runs.events import Eval, Event, Finish
 from jumok.runs.folder import RunFolder
 from jumok.training.tasks import Task
-from jumok.view.training_pictures import draw_loss
+from jumok.view.run_pictures import draw_loss
 
 DRAW_EVERY = 30.0  # seconds between drawings of the loss during a run, 0 for each validation; or more:
 DRAW_SHARE = 0.01  # of the time of a long run, whose log takes long to read

@@ -51,9 +51,13 @@ def beside_bar(console: Console, *parts: str) -> str:
 
 
 class BarView:
-    """A view with a progress bar, which is shown while the view is open."""
+    """A view on stderr with a progress bar, which is shown in a terminal while the view is open."""
 
-    _bar: Progress
+    def __init__(self, *, quiet: bool = False) -> None:
+        self.quiet = quiet
+        self._console = Console(stderr=True, highlight=False, soft_wrap=True)
+        self._bar = moving_bar(self._console, disable=quiet or not self._console.is_terminal)
+        self._task = self._bar.add_task(tr("preparing"), total=None)
 
     def __enter__(self) -> Self:
         self._bar.start()
@@ -63,6 +67,11 @@ class BarView:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._bar.stop()
+
+    def say(self, text: str, style: str = "") -> None:
+        """Print a line above the bar."""
+        if not self.quiet:
+            self._console.print(Line(with_signs(text), style=style))
 
 
 class _NotebookBar:
@@ -90,14 +99,11 @@ class TrainingView(BarView):
     """Shows the events of a run: a progress bar in a terminal, and a line for each validation."""
 
     def __init__(self, folder: Path, *, quiet: bool = False) -> None:
-        self.quiet = quiet
+        super().__init__(quiet=quiet)
         self._folder = folder
         self.summary: dict[str, Any] = {}
         self._held_out = ""
         self._verdict: Verdict | None = None
-        self._console = Console(stderr=True, highlight=False, soft_wrap=True)
-        self._bar = moving_bar(self._console, disable=quiet or not self._console.is_terminal)
-        self._task = self._bar.add_task(tr("preparing"), total=None)
         self._notebook = _NotebookBar() if self._console.is_jupyter and not quiet else None
 
     def __exit__(
@@ -113,11 +119,6 @@ class TrainingView(BarView):
         if cell_len(text) > room:
             text = set_cell_size(text, room - 1).rstrip() + "…"
         self._bar.update(self._task, description=text)
-
-    def say(self, text: str) -> None:
-        """Print a line above the bar."""
-        if not self.quiet:
-            self._console.print(Line(with_signs(text)))
 
     def show(self, event: Event) -> None:
         """Show one event."""

@@ -31,7 +31,7 @@ from jumok.tokenizers import Tokenizer
 from jumok.training.tasks.labelled import LabelledRows, class_weights, in_order, require_classes
 from jumok.training.tasks.material import Material, characters, contradictory, presentable, repeated_rows, table_of
 from jumok.training.tasks.task import Baseline, Goal, TableTask, error_of_share
-from jumok.view.training_pictures import draw_confusion
+from jumok.view.run_pictures import draw_confusion
 
 # Held-out rows that a validation and the last figures read at least, if there are as many. The standard error of an
 # accuracy on a thousand rows is 1.2 points; that of the difference of two models on the same rows is much less.
@@ -62,7 +62,8 @@ class Classification(TableTask[Any]):
             "label_counts", "empty", "cut", "train_tokens", "val_tokens",
         ]
     )  # fmt: skip
-    later_keys = frozenset(["repeated", "repeated_texts", "contradictory_labels", "characters"])
+    use = message("Classify texts:")
+    verb = "predict"
     goal = Goal(figure="accuracy", unit=message("a share of right labels"), best=1.0)
     loss_label = "nats/text"
     drawn_beside = message("accuracy")
@@ -92,14 +93,7 @@ class Classification(TableTask[Any]):
     @classmethod
     def material(cls, source: Any, held_out: Any, val: float) -> Material:
         """Take a table of texts and labels, of which the last rows are held out, or another table."""
-        for table in (source, held_out):
-            if table is not None and not isinstance(table, Table):
-                raise TextError(
-                    "a classifier learns from a table of texts and their labels, and {type} was given; read "
-                    'one with jumok.text.read_table("reviews.tsv", ["text", "label"]).',
-                    type=type(table).__name__,
-                )
-        material = Material.of(source, held_out, val)
+        material = super().material(source, held_out, val)
         train, held = material.parts(labelled)
         require_classes(train, held, shared=held_out is None)
         if val > 0 and not held:

@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from jumok.data.id_files import map_ids
+from jumok.data.ids import load_ids
 from jumok.data.rows import Rows, load_rows, write_rows
 from jumok.errors import TextError
 from jumok.evaluation.seq2seq import Pair
@@ -32,7 +32,7 @@ class LabelledRows(NamedTuple):
     @classmethod
     def load(cls, folder: Path, name: str, count: int) -> LabelledRows:
         """Read what `write` has written."""
-        truth = map_ids(folder / f"{name}.labels.npy", count)
+        truth = load_ids(folder / f"{name}.labels.npy", count)
         return cls(load_rows(folder / f"{name}.npy", count), truth.astype(np.int64))
 
     @classmethod
@@ -96,21 +96,14 @@ def require_classes(train: Sequence[Pair], val: Sequence[Pair], *, shared: bool)
         )
     unseen = Counter(label for _, label in val if label not in known)
     if unseen:
-        facts = {
-            "count": sum(unseen.values()),
-            "unseen": listed(unseen),
-            "known": listed(in_order(known), most=12),
-        }
-        if shared:
-            raise TextError(
-                "{count:,} held-out rows have labels that no training row has: {unseen}; training has {known}. "
-                "Shuffle the rows, or correct the labels.",
-                **facts,
-            )
         raise TextError(
-            "{count:,} held-out rows have labels that no training row has: {unseen}; training has {known}. "
-            "Correct the labels, or take those rows out.",
-            **facts,
+            "{count:,} held-out rows have labels that no training row has: {unseen}; training has {known}. {remedy}",
+            count=sum(unseen.values()),
+            unseen=listed(unseen),
+            known=listed(in_order(known), most=12),
+            remedy=tr("Shuffle the rows, or correct the labels.")
+            if shared
+            else tr("Correct the labels, or take those rows out."),
         )
 
 

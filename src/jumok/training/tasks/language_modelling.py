@@ -6,16 +6,15 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from jumok.config import LMConfig, TrainConfig
 from jumok.corpora import stories
 from jumok.data.batches import Batches
-from jumok.data.ids import IdSequence, load_ids, tokenize
+from jumok.data.ids import load_ids, tokenize
 from jumok.errors import ConfigError, CorpusError, TextError
 from jumok.evaluation.bigram import Bigram
-from jumok.evaluation.language_model import encoded, score
+from jumok.evaluation.language_model import encoded, per_character, score
 from jumok.evaluation.overlap import PASSAGE, line_overlap, overlap
 from jumok.inference.generate import generate
 from jumok.messages import message, tr
@@ -26,7 +25,7 @@ from jumok.models.special_ids import start_ids
 from jumok.runs.folder import RunFolder
 from jumok.text import Table, Text
 from jumok.text.boundaries import last_fresh_start
-from jumok.tokenizers import LostText, Tokenizer, lost_text, train_tokenizer
+from jumok.tokenizers import Ids, LostText, Tokenizer, lost_text, train_tokenizer
 from jumok.training.tasks.material import Material, presentable
 from jumok.training.tasks.task import Baseline, Goal, Task
 
@@ -47,7 +46,7 @@ class LanguageModelling(Task[GPT]):
     keys = frozenset(
         ["sources", "sha256", "val_sha256", "chars", "val_chars", "val_bytes", "floor", "train_tokens", "val_tokens"]
     )
-    later_keys = frozenset(["repeated", "repeated_lines", "baseline_nats_per_char", "lost_chars", "lost_example"])
+    use = message("Generate text:")
     goal = Goal(figure="nats_per_char", unit=message("nats per character"))
     final_has_more_context = True
     loss_label = "nats/char"
@@ -69,15 +68,8 @@ class LanguageModelling(Task[GPT]):
             _require_no_goal(config, self.lost)
         self.tokens_per_batch = config.batch_size * model.context_length
         self.validation_tokens = len(self.val)
-        self._losses: Callable[..., Tensor] = token_losses
-
-    @classmethod
-    def material(cls, source: Any, held_out: Any, val: float) -> Material:
-        """Take a text, of which the last part is held out, or another text."""
-        for text in (source, held_out):
-            if text is not None and not isinstance(text, Text):
-                raise TextError("a language model learns from a text, and {type} was given.", type=type(text).__name__)
-        return Material.of(source, held_out, val)
+        # Compiled, the output layer is fused with the loss, so that the logits are read once.
+        self.token_losses: Callable[..., Tensor] = token_losses
 
     @classmethod
     def make_tokenizer(cls, material: Material, kind: str, options: Mapping[str, Any]) -> Tokenizer:
@@ -96,47 +88,15 @@ class LanguageModelling(Task[GPT]):
         cls, folder: RunFolder, material: Material, tokenizer: Tokenizer, model: ModelConfig, config: TrainConfig
     ) -> dict[str, Any]:
         """Write both parts as ids; see `Task.prepare`."""
-        text, cut = _text(material.source), material.cut
-        held_out = text if material.held_out is None else _text(material.held_out)
-        start, stop = (cut, text.chars) if material.held_out is None else (0, held_out.chars)
-        with folder.writing(tr("the text as ids"), needed=tokenizer.dtype.itemsize * (cut + stop - start)):
-            train_ids = tokenize(text, tokenizer, folder.state / "train.npy", 0, cut, material.report)
-            val_ids = tokenize(held_out, tokenizer, folder.state / "val.npy", start, stop)
-        if len(train_ids) <= model.context_length:
-            raise TextError(
-                "the text has {count:,} tokens to train on, and context_length={context_length} needs at "
-                "least {least}; give more text, or {--context-length {longest}}.",
-                count=len(train_ids),
-                context_length=model.context_length,
-                least=model.context_length + 1,
-                longest=max(1, len(train_ids) // 4),
-            )
-        if config.val > 0 and len(val_ids) == 0:
-            raise TextError(
-                "nothing is left to hold out: val={val:g} of {chars:,} characters; give more text, a "
-                "larger {--val}, or {--val 0} to train without validation.",
-                val=config.val,
-                chars=text.chars,
-            )
-        lost = lost_text(tokenizer, held_out, start, stop)
+        data = write_text(folder, material, tokenizer, model, config)
+        train, val = (load_ids(folder.state / f"{part}.npy", data[f"{part}_tokens"]) for part in ("train", "val"))
+        held_out, start, stop = held_out_part(material)
         return {
-            **material.identity(),
-            "chars": text.chars,
-            "val_chars": stop - start,
+            **data,
             "val_bytes": sum(len(piece.encode()) for piece in held_out.chunks(start, stop)),
             "floor": _floor(held_out, start, stop),
-            "train_tokens": len(train_ids),
-            "val_tokens": len(val_ids),
-            "repeated": overlap(train_ids, val_ids, passage(cut, len(train_ids))),
-            "repeated_lines": line_overlap(text.chunks(0, cut), held_out.chunks(start, stop)),
-            "baseline_nats_per_char": None if lost.too_much else _bigram_nats(train_ids, val_ids, tokenizer),
-            "lost_chars": lost.lost,
-            "lost_example": lost.example,
+            "baseline_nats_per_char": None if lost_of(data).too_much else _bigram_nats(train, val, tokenizer),
         }
-
-    def compile(self) -> None:
-        """Fuse the output layer with the loss, so that the logits are read once."""
-        self._losses = torch.compile(token_losses, dynamic=False)
 
     def batch(self, number: int) -> tuple[Tensor, ...]:
         """Return inputs and targets, (B, T) each."""
@@ -158,7 +118,7 @@ class LanguageModelling(Task[GPT]):
     def loss_sums(self, model: GPT, batch: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
         """Sum the cross-entropies of the tokens."""
         ids, targets = batch
-        return (self._losses(model.hidden(ids), model.head.weight, targets).sum(),)
+        return (self.token_losses(model.hidden(ids), model.head.weight, targets).sum(),)
 
     def validate(self, model: GPT, max_tokens: int) -> dict[str, float]:
         """Compute nats per character and per token on windows that do not overlap: quick, and a little too high."""
@@ -186,14 +146,8 @@ class LanguageModelling(Task[GPT]):
         of_tokens = {"loss_per_token": per_token, "perplexity": math.exp(min(per_token, 700.0)), "tokens": tokens}
         if self.lost.too_much:
             return {"loss": per_token, **of_tokens}
-        per_char = per_token * len(self.val) / self.val_chars
-        figures = {
-            "loss": per_char,
-            "nats_per_char": per_char,
-            "bits_per_char": per_char / math.log(2),
-            "bits_per_byte": per_char / math.log(2) * self.val_chars / self.val_bytes,
-            **of_tokens,
-        }
+        per_char = per_character(per_token, len(self.val), self.val_chars, self.val_bytes)
+        figures = {"loss": per_char["nats_per_char"], **per_char, **of_tokens}
         return figures if self.floor is None else {**figures, "floor": self.floor}
 
     @property
@@ -202,10 +156,10 @@ class LanguageModelling(Task[GPT]):
         return (*super().notices, *lost_notice(self.data))
 
     @property
-    def baseline(self) -> Baseline | None:
+    def baselines(self) -> tuple[Baseline, ...]:
         """The nats per character of a bigram."""
         nats = self.data.get("baseline_nats_per_char")
-        return None if nats is None else Baseline("nats_per_char", nats, message("a bigram"), NATS_PER_CHAR)
+        return () if nats is None else (Baseline("nats_per_char", nats, message("a bigram"), NATS_PER_CHAR),)
 
     def sample(self, model: GPT, tokens: int, seed: int) -> str:
         """Write a text without a prompt."""
@@ -234,6 +188,54 @@ class LanguageModelling(Task[GPT]):
             baseline = _bigram_nats(self.train, ids, self.tokenizer) if whole else None
             seen = {"seen_in_training": overlap(self.train, ids, passage_of(self.data))}
         return seen if baseline is None else {**seen, "baseline_nats_per_char": baseline}
+
+
+def held_out_part(material: Material) -> tuple[Text, int, int]:
+    """Return the text that is held out, and the characters from which and to which."""
+    text = _text(material.source)
+    if material.held_out is None:
+        return text, material.cut, text.chars
+    held_out = _text(material.held_out)
+    return held_out, 0, held_out.chars
+
+
+def write_text(
+    folder: RunFolder, material: Material, tokenizer: Tokenizer, model: ModelConfig, config: TrainConfig
+) -> dict[str, Any]:
+    """Write both parts of a text as ids; return what config.json records of any text. See `Task.prepare`."""
+    text, cut = _text(material.source), material.cut
+    held_out, start, stop = held_out_part(material)
+    with folder.writing(tr("the text as ids"), needed=tokenizer.dtype.itemsize * (cut + stop - start)):
+        train_ids = tokenize(text, tokenizer, folder.state / "train.npy", 0, cut, material.report)
+        val_ids = tokenize(held_out, tokenizer, folder.state / "val.npy", start, stop)
+    if len(train_ids) <= model.context_length:
+        raise TextError(
+            "the text has {count:,} tokens to train on, and context_length={context_length} needs at "
+            "least {least}; give more text, or {--context-length {longest}}.",
+            count=len(train_ids),
+            context_length=model.context_length,
+            least=model.context_length + 1,
+            longest=max(1, len(train_ids) // 4),
+        )
+    if config.val > 0 and len(val_ids) == 0:
+        raise TextError(
+            "nothing is left to hold out: val={val:g} of {chars:,} characters; give more text, a "
+            "larger {--val}, or {--val 0} to train without validation.",
+            val=config.val,
+            chars=text.chars,
+        )
+    lost = lost_text(tokenizer, held_out, start, stop)
+    return {
+        **material.identity(),
+        "chars": text.chars,
+        "val_chars": stop - start,
+        "train_tokens": len(train_ids),
+        "val_tokens": len(val_ids),
+        "repeated": overlap(train_ids, val_ids, passage(cut, len(train_ids))),
+        "repeated_lines": line_overlap(text.chunks(0, cut), held_out.chunks(start, stop)),
+        "lost_chars": lost.lost,
+        "lost_example": lost.example,
+    }
 
 
 def lost_of(data: Mapping[str, Any]) -> LostText:
@@ -279,7 +281,7 @@ def passage_of(data: Mapping[str, Any]) -> int:
     return passage(chars, data["train_tokens"])
 
 
-def opening(ids: IdSequence, tokenizer: Tokenizer, words: int) -> str:
+def opening(ids: Ids, tokenizer: Tokenizer, words: int) -> str:
     """The first words of a line, the second one where there are several; "" if they are not presentable.
 
     Of words that are long, as where no blanks are written between them, the first characters.
@@ -303,14 +305,14 @@ def _text(source: object) -> Text:
     return source
 
 
-def _bigram_nats(learned: IdSequence, asked: IdSequence, tokenizer: Tokenizer) -> float | None:
+def _bigram_nats(learned: Ids, asked: Ids, tokenizer: Tokenizer) -> float | None:
     """Nats per character of a bigram; None where nothing is asked, or the ids do not give back the text."""
     if len(asked) == 0 or tokenizer.bytes_of([]) is None:
         return None
     return Bigram(_characters(learned, tokenizer)).nats_per_char(_characters(asked, tokenizer))
 
 
-def _characters(ids: IdSequence, tokenizer: Tokenizer) -> Iterator[str]:
+def _characters(ids: Ids, tokenizer: Tokenizer) -> Iterator[str]:
     """The text of ids, in pieces; evenly spread pieces of a long text."""
     step = PIECE * -(-len(ids) // BIGRAM_TOKENS)
     return (tokenizer.decode(ids[at : at + PIECE]) for at in range(0, len(ids), step))

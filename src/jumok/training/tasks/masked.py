@@ -8,6 +8,7 @@ cannot trust the tokens that it reads, nor predict at [MASK] alone. The masks ar
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import Any
@@ -19,10 +20,10 @@ from torch import Tensor
 
 from jumok.config import BERTConfig, MLMConfig, TrainConfig
 from jumok.data.batches import Batches
-from jumok.data.ids import IdSequence, load_ids
+from jumok.data.ids import load_ids
 from jumok.data.random_streams import Purpose, random_for
 from jumok.evaluation.language_model import encoded
-from jumok.evaluation.masked import MaskedScorer, at_places, token_losses
+from jumok.evaluation.masked import at_places, evaluate_masked_ids, masked_batch, token_losses
 from jumok.evaluation.masking import NOTHING, Masking
 from jumok.evaluation.overlap import overlap
 from jumok.inference.fill_mask import fill_ids, mask_token
@@ -33,13 +34,12 @@ from jumok.models.losses import IGNORED
 from jumok.models.special_ids import SPECIAL_TOKENS, Framing, pad_id
 from jumok.runs.folder import RunFolder
 from jumok.text import Table, Text
-from jumok.tokenizers import Tokenizer
-from jumok.training.tasks.language_modelling import LanguageModelling, lost_notice, opening, passage_of
+from jumok.tokenizers import Ids, Tokenizer
+from jumok.training.tasks.language_modelling import LanguageModelling, lost_notice, opening, passage_of, write_text
 from jumok.training.tasks.material import Material
 from jumok.training.tasks.task import Baseline, Goal, Task
 
 COUNTED = 1 << 20  # ids that are counted at a time
-ONE_BY_ONE = 0.25  # share of the tokens of the last figures that is read for the pseudo-perplexity
 
 
 class MaskedLanguageModelling(Task[BERT]):
@@ -47,7 +47,7 @@ class MaskedLanguageModelling(Task[BERT]):
 
     config_type = MLMConfig
     keys = frozenset(["sources", "sha256", "val_sha256", "chars", "val_chars", "train_tokens", "val_tokens"])
-    later_keys = frozenset(["repeated", "repeated_lines", "lost_chars", "lost_example"])
+    use = message("Fill in masked tokens:")
     goal = Goal(figure="nats_per_hidden_token", unit=message("nats per masked token"))
     loss_label = "nats/masked token"
     fixed_shapes = True
@@ -60,18 +60,13 @@ class MaskedLanguageModelling(Task[BERT]):
         self.train = load_ids(folder.state / "train.npy", data["train_tokens"])
         self.val = load_ids(folder.state / "val.npy", data["val_tokens"])
         self.framing = Framing.of(model, tokenizer)
-        self.masking = Masking(tokenizer, config.task.mask_rate, config.task.whole_words)
-        self.scorer = MaskedScorer(self.masking, self.framing)
+        self.masking = Masking(tokenizer, config.task.mask_rate)
         self.tokenizer, self.seed, self.data = tokenizer, config.seed, data
         self.batches = Batches(self.train, self.framing.room, config.batch_size, config.seed)
         self.tokens_per_batch = config.batch_size * self.framing.room
         self.validation_tokens = len(self.val)
-        self._losses: Callable[[BERT, Tensor, Tensor], Tensor] = token_losses
-
-    @classmethod
-    def material(cls, source: Any, held_out: Any, val: float) -> Material:
-        """Take a text, of which the last part is held out, or another text."""
-        return LanguageModelling.material(source, held_out, val)
+        # Compiled, the head is fused with the loss, so that the logits are read once.
+        self.token_losses: Callable[..., Tensor] = token_losses
 
     @classmethod
     def make_tokenizer(cls, material: Material, kind: str, options: Mapping[str, Any]) -> Tokenizer:
@@ -91,24 +86,19 @@ class MaskedLanguageModelling(Task[BERT]):
         cls, folder: RunFolder, material: Material, tokenizer: Tokenizer, model: ModelConfig, config: TrainConfig
     ) -> dict[str, Any]:
         """Write both parts as ids, as for a language model; see `Task.prepare`."""
-        data = LanguageModelling.prepare(folder, material, tokenizer, model, config)
-        return {key: data[key] for key in cls.keys | cls.later_keys}
+        return write_text(folder, material, tokenizer, model, config)
 
     @property
     def notices(self) -> tuple[str, ...]:
         """The messages about the material, and about what the tokenizer loses of it."""
         return (*super().notices, *lost_notice(self.data))
 
-    def compile(self) -> None:
-        """Fuse the head with the loss, so that the logits are read once."""
-        self._losses = torch.compile(token_losses, dynamic=False)
-
     def batch(self, number: int) -> tuple[Tensor, ...]:
         """Return ids (B, T) with [CLS] and [SEP], places (B, M) of the tokens to predict, targets (B, M) or IGNORED."""
         block = self.batches.batch(number)[0].numpy()  # (B, W)
         random = random_for(Purpose.MASKS, self.seed, number)
         places = self.masking.choose(block, random)
-        return self.scorer.batch(block, self.masking.corrupted(block, places, random), places)
+        return masked_batch(self.framing, block, self.masking.corrupted(block, places, random), places)
 
     @property
     def rows_per_batch(self) -> int:
@@ -126,37 +116,24 @@ class MaskedLanguageModelling(Task[BERT]):
     def loss_sums(self, model: BERT, batch: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
         """Sum the cross-entropies of the masked tokens."""
         ids, places, targets = batch
-        return (self._losses(model, at_places(model(ids), places), targets).sum(),)
+        return (self.token_losses(model, at_places(model(ids), places), targets).sum(),)
 
     def validate(self, model: BERT, max_tokens: int) -> dict[str, float]:
         """Compute nats per masked token, and how many are found, on windows that do not overlap.
 
         All chosen tokens are replaced by [MASK], and always the same ones are, whatever the seed of the training.
         """
-        found = self.scorer.score_together(model, self.val, max(1, max_tokens // self.framing.room))
-        return {
-            "loss": found.nats_per_token,
-            "nats_per_hidden_token": found.nats_per_token,
-            "accuracy": found.accuracy,
-            "hidden_tokens": found.masked,
-            "tokens": found.tokens,
-        }
+        limit = max(1, max_tokens // self.framing.room)
+        found = evaluate_masked_ids(model, self.val, self.masking, self.framing, limit)
+        return {"loss": found.nats_per_hidden_token, **dataclasses.asdict(found)}
 
     def final(self, model: BERT, max_tokens: int) -> dict[str, float]:
-        """Compute the figures of `validate`, the pseudo-perplexity, and a baseline.
-
-        At most a quarter of the tokens is read for the pseudo-perplexity. The baseline predicts by the frequencies of
-        the tokens.
-        """
-        count = self._alone(max_tokens)
-        figures = self.validate(model, max_tokens - count * self.scorer.width(len(self.val)))
-        figures["pseudo_perplexity"] = self.scorer.score_alone(model, self.val, count).perplexity
-        return figures | self._baseline(self.val)
+        """Compute the figures of `validate`, and those of predicting by the frequencies of the tokens."""
+        return self.validate(model, max_tokens) | self._baseline(self.val)
 
     def final_reads(self, max_tokens: int) -> int:
-        """Count each token once, and a window for each token that is hidden alone."""
-        alone = self._alone(max_tokens) * self.scorer.width(len(self.val))
-        return min(len(self.val), max_tokens - alone) + alone
+        """Count each token once."""
+        return min(len(self.val), max_tokens)
 
     def headline(self, figures: Mapping[str, float]) -> str:
         """Return nats per masked token, and the accuracy."""
@@ -174,13 +151,13 @@ class MaskedLanguageModelling(Task[BERT]):
         )
 
     @cached_property
-    def baseline(self) -> Baseline | None:
+    def baselines(self) -> tuple[Baseline, ...]:
         """The nats per masked token of the frequencies of the tokens."""
         if not len(self.val):
-            return None
+            return ()
         nats = self._baseline(self.val)["baseline_nats_per_hidden_token"]
         words = message("{value:.3f} nats per masked token")
-        return Baseline("nats_per_hidden_token", nats, message("the frequencies of the tokens"), words)
+        return (Baseline("nats_per_hidden_token", nats, message("the frequencies of the tokens"), words),)
 
     def sample(self, model: BERT, tokens: int, seed: int) -> str:
         """A passage with masked tokens, as the model fills it (→), and the original (=)."""
@@ -215,7 +192,7 @@ class MaskedLanguageModelling(Task[BERT]):
             seen = {"seen_in_training": overlap(self.train, ids, passage_of(self.data))}
             return seen | self._baseline(ids)
 
-    def _baseline(self, ids: IdSequence) -> dict[str, float]:
+    def _baseline(self, ids: Ids) -> dict[str, float]:
         """The figures of predicting by the frequencies of the training part, with add-one smoothing."""
         allowed = self.masking.ordinary  # (V,)
         learned, asked = (_counts(part, len(allowed)) * allowed for part in (self.train, ids))  # (V,)
@@ -226,13 +203,8 @@ class MaskedLanguageModelling(Task[BERT]):
             "baseline_accuracy": float(asked[learned.argmax()] / total),
         }
 
-    def _alone(self, max_tokens: int) -> int:
-        """How many tokens the last figures hide alone."""
-        size = len(self.val)
-        return min(int(ONE_BY_ONE * max_tokens) // self.scorer.width(size), self.scorer.usual_count(size))
 
-
-def _counts(ids: IdSequence, size: int) -> NDArray[np.int64]:
+def _counts(ids: Ids, size: int) -> NDArray[np.int64]:
     """How often each id occurs, (size,), in blocks: bincount makes int64 of all that it is given."""
     counts = np.zeros(size, np.int64)
     for start in range(0, len(ids), COUNTED):

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from jumok.config import EncoderDecoderConfig, Seq2SeqConfig, TrainConfig
 from jumok.data.batches import LengthBatches
-from jumok.data.id_files import REMEDY
+from jumok.data.ids import REMEDY
 from jumok.data.rows import evenly_spread, load_rows, write_rows
 from jumok.errors import RunError, TextError, TokenizerError
 from jumok.evaluation.seq2seq import (
@@ -74,7 +74,7 @@ class Seq2Seq(TableTask[EncoderDecoder]):
             "cut", "longest", "train_tokens", "val_tokens",
         ]
     )  # fmt: skip
-    later_keys = frozenset(["repeated", "characters"])
+    use = message("Generate an answer:")
     goal = Goal(figure="exact_match", unit=message("a share of exact answers"), best=1.0)
     loss_label = "nats/token"
     most_dropout = 0.1  # overfitting does less harm here; see `to_minimise`
@@ -100,16 +100,9 @@ class Seq2Seq(TableTask[EncoderDecoder]):
     @classmethod
     def material(cls, source: Any, held_out: Any, val: float) -> Material:
         """Take a table of pairs, of which the last rows are held out, or another table."""
-        for table in (source, held_out):
-            if table is not None and not isinstance(table, Table):
-                raise TextError(
-                    "task seq2seq learns from a table with the columns source and target (.tsv, .csv or "
-                    ".jsonl), and a {type} was given; read it with read_table(paths, ('source', 'target')).",
-                    type=type(table).__name__,
-                )
-            if table is not None:
-                as_pairs(table)  # a column may be missing
-        return Material.of(source, held_out, val)
+        material = super().material(source, held_out, val)
+        material.parts(as_pairs)  # a column may be missing
+        return material
 
     @classmethod
     def material_defaults(cls, material: Material) -> Mapping[str, Any]:
@@ -397,18 +390,12 @@ def read_pairs(folder: RunFolder, count: int) -> list[Pair]:
     path = folder.state / HELD_OUT_FILE
     try:
         pairs = [_pair(line) for line in path.read_text(encoding="utf-8").split("\n")[:-1]]
+        if len(pairs) != count:
+            raise ValueError(f"{len(pairs):,} pairs, not {count:,}")
     except (OSError, ValueError) as error:
         raise RunError(
             "{path}, the held-out pairs, cannot be read ({error}). {remedy}", path=path, error=error, remedy=tr(REMEDY)
         ) from None
-    if len(pairs) != count:
-        raise RunError(
-            "{path} holds {count:,} pairs where the run had {expected:,}. {remedy}",
-            path=path,
-            count=len(pairs),
-            expected=count,
-            remedy=tr(REMEDY),
-        )
     return pairs
 
 

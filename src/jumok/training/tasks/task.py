@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
-import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from jumok.config import TaskConfig, TrainConfig
 from jumok.data.batches import LengthBatches
-from jumok.errors import ConfigError
+from jumok.errors import ConfigError, TextError
 from jumok.messages import tr
 from jumok.models import Model, ModelConfig
 from jumok.runs.events import Alarm
@@ -26,8 +26,6 @@ FEWEST_TOKENS = 5_000  # that a validation reads, whatever was planned
 BPE_VOCABULARY = 4_000  # ids, half of what a language model has: a table has too few examples of a rare piece
 
 M = TypeVar("M", bound=Model)
-Sums = tuple[Tensor, ...]
-Counts = tuple[int, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,8 +95,9 @@ class Task(ABC, Generic[M]):
 
     config_type: ClassVar[type[TaskConfig]]  # its settings, the models it can train, and its columns
     keys: ClassVar[frozenset[str]]  # of `data`, without which a run cannot go on
-    later_keys: ClassVar[frozenset[str]] = frozenset()  # of `data`, which older runs lack
     goal: ClassVar[Goal]  # the figure by which a run may stop
+    use: ClassVar[str]  # what a model of it does, a message that stands before a command
+    verb: ClassVar[str] = "generate"  # of that command
     unit: ClassVar[str] = "tokens"  # the figure that counts how much of the held-out part was read
     final_has_more_context: ClassVar[bool] = False  # `final` gives each token more context than `validate`
     loss_label: str  # unit of the "loss" among its figures, for the picture
@@ -112,6 +111,7 @@ class Task(ABC, Generic[M]):
     data: Mapping[str, Any]
     tokens_per_batch: int
     validation_tokens: int
+    token_losses: Callable[..., Tensor] | None = None  # what `loss_sums` computes outside the blocks, if compiling pays
 
     @abstractmethod
     def __init__(
@@ -121,13 +121,24 @@ class Task(ABC, Generic[M]):
     # --- before the run ---------------------------------------------------------------------------------------------
 
     @classmethod
-    @abstractmethod
     def material(cls, source: Any, held_out: Any, val: float) -> Material:
-        """Check what was read, and split it.
+        """Check what was read, and hold out its last part, or another text or table.
 
         Raises:
             TextError: the task does not read such a source, or the source lacks what the task needs.
         """
+        columns = cls.config_type.columns
+        for given in (source, held_out):
+            if given is not None and not isinstance(given, Table if columns else Text):
+                facts = {"task": cls.config_type.name, "type": type(given).__name__, "columns": ", ".join(columns)}
+                if columns:
+                    raise TextError(
+                        "task {task} learns from a table with the columns {columns} (.tsv, .csv or .jsonl), and a "
+                        "{type} was given; read one with jumok.text.read_table.",
+                        **facts,
+                    )
+                raise TextError("task {task} learns from a text, and a {type} was given.", **facts)
+        return Material.of(source, held_out, val)
 
     @classmethod
     def material_defaults(cls, material: Material) -> Mapping[str, Any]:
@@ -163,13 +174,25 @@ class Task(ABC, Generic[M]):
         """Write the material as ids into `folder.state`.
 
         Returns:
-            What config.json records of it, under `keys` and `later_keys`.
+            What config.json records of it, `keys` among it.
 
         Raises:
             TextError: there is too little of it, or it does not fit the task.
         """
 
     # --- in the run -------------------------------------------------------------------------------------------------
+
+    @property
+    def train_tokens(self) -> int:
+        """The length of the training part."""
+        return int(self.data["train_tokens"])
+
+    def most_tokens(self, config: TrainConfig) -> float:
+        """Return how many tokens a run may see by its steps, or by its limit on passes over the training part."""
+        per_step = self.tokens_per_batch * config.accumulate
+        if config.steps is not None:
+            return config.steps * per_step
+        return max(config.passes * self.train_tokens, self.least_steps * per_step) if config.passes else math.inf
 
     @property
     def has_validation(self) -> bool:
@@ -192,14 +215,9 @@ class Task(ABC, Generic[M]):
         return repetition(self.data)
 
     @property
-    def baseline(self) -> Baseline | None:
-        """What a model must beat to have learned more than counts; None where there is no such table."""
-        return None
-
-    @property
     def baselines(self) -> tuple[Baseline, ...]:
-        """All that a model must beat to have learned anything, the best known first."""
-        return () if self.baseline is None else (self.baseline,)
+        """What a model must beat to have learned anything, the best known first."""
+        return ()
 
     @abstractmethod
     def batch(self, number: int) -> tuple[Tensor, ...]:
@@ -218,8 +236,8 @@ class Task(ABC, Generic[M]):
     def cost(self, batch: tuple[Tensor, ...]) -> float:
         """Return the cost of a pass over a batch; an average batch of the run costs 1."""
 
-    # Each loss is a sum and a count; see `Objective`. The counts need no model, so that all those of a
-    # step are known before its first pass.
+    # Each loss is a sum and a count; see `jumok.training.optim.Objective`. The counts need no model, so that all those
+    # of a step are known before its first pass.
 
     @abstractmethod
     def counts(self, batch: tuple[Tensor, ...]) -> tuple[int, ...]:
@@ -228,9 +246,6 @@ class Task(ABC, Generic[M]):
     @abstractmethod
     def loss_sums(self, model: M, batch: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
         """Return the sums of the training losses in nats, scalars: one for each loss with a mean of its own."""
-
-    def compile(self) -> None:  # most tasks have nothing to add
-        """Compile what `loss_sums` computes outside the model's blocks."""
 
     def fewest_tokens(self, context_length: int) -> int:
         """Return how many tokens a validation reads at least, if there are as many: fewer make noisy figures."""
@@ -278,44 +293,6 @@ class Task(ABC, Generic[M]):
 
     def draw(self, model: M, folder: RunFolder) -> None:
         """Draw pictures of the finished model, besides the learning curve."""
-
-
-class Objective(nn.Module):
-    """A model with its head and its loss as one module, so that wrappers and hooks see a whole pass of training.
-
-    A loss is a sum and a count, because the mean over the batches of a step is not the mean of their means. A task may
-    have several losses, each with a count of its own.
-    """
-
-    def __init__(self, task: Task[Any], model: Model) -> None:
-        super().__init__()
-        self.model = model
-        self._task = task
-
-    def forward(self, *batch: Tensor) -> tuple[Sums, Counts]:
-        """The sums of the losses over a batch, scalars in nats, and the numbers of tokens or texts in them.
-
-        Args:
-            batch: on the CPU, where counting does not wait for the device of the model, to which it is copied.
-        """
-        counts = self._task.counts(batch)
-        device = self.model.token_embedding.weight.device
-        return self._task.loss_sums(self.model, tuple(each.to(device, non_blocking=True) for each in batch)), counts
-
-
-def mean_losses(sums: Sums, counts: Sequence[int]) -> Tensor:
-    """Divide each sum by its count, (losses,). They are added up to the loss that is minimised.
-
-    Args:
-        counts: of all batches of a step. Then the losses, and the gradients, of its batches add up to those of one
-            batch of all their rows.
-    """
-    return torch.stack([total / max(1, count) for total, count in zip(sums, counts, strict=True)])
-
-
-def mean_loss(sums: Sums, counts: Sequence[int]) -> Tensor:
-    """Return the loss that is minimised, a scalar: the sum of `mean_losses`."""
-    return mean_losses(sums, counts).sum()
 
 
 class TableTask(Task[M]):

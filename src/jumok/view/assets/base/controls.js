@@ -1,5 +1,7 @@
 // Small builders of page elements. Text goes in as text, never as HTML.
 
+import { inkOn, rgb } from "./colours.js";
+
 /** @typedef {Node|string|null|undefined} Child */
 /** @typedef {Record<string, string|number|boolean|null|undefined|((event: any) => void)>} Attributes */
 
@@ -35,6 +37,19 @@ export function button(text, { pressed, class: name = "", title, ...rest } = {})
     "aria-pressed": pressed === undefined ? null : String(pressed),
     ...rest,
   });
+}
+
+/**
+ * A small button in a colour of its own, which stays down.
+ * @param {string} text @param {string} colour @param {Attributes & {pressed: boolean, off?: boolean}} options off: struck out
+ */
+export function chip(text, colour, { pressed, off = false, ...rest }) {
+  const name = off ? "chip off" : "chip";
+  const made = element("button", { type: "button", class: name, text, "aria-pressed": String(pressed), ...rest });
+  made.style.setProperty("--chip", colour);
+  made.style.setProperty("--chip-parts", rgb(colour).join(" "));
+  made.style.setProperty("--chip-ink", inkOn(rgb(colour)));
+  return made;
 }
 
 /**

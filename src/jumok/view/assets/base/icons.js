@@ -16,20 +16,22 @@ const FILLED = {
   play: ["M4.5 2.6v10.8L13 8z"],
 };
 
+/** @param {string} tag @param {Record<string, string | number>} attributes @param {Element[]} children */
+export function svg(tag, attributes, children = []) {
+  const made = document.createElementNS(SVG, tag);
+  for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, String(value));
+  made.append(...children);
+  return made;
+}
+
 /**
  * An SVG element of some shapes, [name, attributes] each.
  * @param {Record<string, string | number>} attributes
  * @param {readonly (readonly [string, Record<string, string | number>])[]} shapes
  */
 export function drawing(attributes, shapes) {
-  const made = (/** @type {string} */ tag, /** @type {Record<string, string | number>} */ values) => {
-    const node = document.createElementNS(SVG, tag);
-    for (const [name, value] of Object.entries(values)) node.setAttribute(name, String(value));
-    return node;
-  };
-  const picture = made("svg", { "aria-hidden": "true", ...attributes });
-  picture.append(...shapes.map(([tag, values]) => made(tag, values)));
-  return picture;
+  const parts = shapes.map(([tag, values]) => svg(tag, values));
+  return svg("svg", { "aria-hidden": "true", ...attributes }, parts);
 }
 
 /** @param {"theme"|"link"|"previous"|"next"|"play"|"pause"} name */

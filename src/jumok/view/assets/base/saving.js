@@ -81,28 +81,18 @@ function paintFigure(painter, { view, theme, window, title, subtitle, width, hei
 }
 
 /**
- * The figure of a view as PNG.
+ * The figure of a view as PNG, twice as large as on the page.
  * @param {{view: FigureView, theme: Theme, content: {width: number, height: number}, seen: Box, title: string, subtitle: string}} options
+ * @returns {Promise<Blob>} rejected where a browser makes no picture of this size
  */
-export async function figureBlob({ view, theme, content, seen, title, subtitle }) {
+export function figureBlob({ view, theme, content, seen, title, subtitle }) {
   const window = figureWindow(content, seen);
   const width = Math.ceil(window.width + 2 * FIGURE_MARGIN);
   const height = Math.ceil(window.height + FIGURE_HEAD + FIGURE_FOOT);
-  return pictureBlob(width, height, (painter) =>
-    paintFigure(painter, { view, theme, window, title, subtitle, width, height }),
-  );
-}
-
-/**
- * A picture as PNG, twice as large as on the page.
- * @param {number} width @param {number} height @param {(painter: CanvasPainter) => void} paint
- * @returns {Promise<Blob>} rejected where a browser makes no picture of this size
- */
-export function pictureBlob(width, height, paint) {
   const canvas = element("canvas", { width: width * FIGURE_SCALE, height: height * FIGURE_SCALE });
   const context = contextOf(canvas);
   context.scale(FIGURE_SCALE, FIGURE_SCALE);
-  paint(new CanvasPainter(context));
+  paintFigure(new CanvasPainter(context), { view, theme, window, title, subtitle, width, height });
   return new Promise((resolve, reject) => {
     canvas.toBlob((blob) => (blob ? resolve(blob) : reject(new Error("PNG"))), "image/png");
   });

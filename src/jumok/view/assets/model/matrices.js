@@ -115,8 +115,8 @@ export function sum(x, y) {
 
 /**
  * The product of two vectors.
- * @param {Float32Array} x (C)
- * @param {Float32Array} y (C)
+ * @param {ArrayLike<number>} x (C)
+ * @param {ArrayLike<number>} y (C)
  * @returns {number}
  */
 export function dot(x, y) {

@@ -4,6 +4,7 @@
 // the same seed draws another text than in Python.
 
 import { EngineError } from "./errors.js";
+import { softmax as softmaxRow } from "./matrices.js";
 
 /**
  * How the next token is drawn; see `jumok.inference.sampling.Sampling`.
@@ -113,14 +114,8 @@ function largest(logits) {
 
 /** @param {Float32Array} logits @returns {Float32Array} */
 export function softmax(logits) {
-  const most = largest(logits);
-  const shares = new Float32Array(logits.length);
-  let sum = 0;
-  for (let i = 0; i < logits.length; i += 1) {
-    shares[i] = Math.exp(logits[i] - most);
-    sum += shares[i];
-  }
-  for (let i = 0; i < shares.length; i += 1) shares[i] /= sum;
+  const shares = Float32Array.from(logits);
+  softmaxRow(shares);
   return shares;
 }
 

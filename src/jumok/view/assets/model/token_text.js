@@ -1,51 +1,16 @@
 // @ts-check
-// Tokens as a person can read them, where they stand in the text, and which of them make a character or a word: as
-// `jumok.view.token_text`. Places are code points of the text, as in a trace.
+// Tokens as a person can read them, and where they stand in the text: as `jumok.view.token_text`. Places are code points
+// of the text, as in a trace.
 
-import { isBlank, startsAnew } from "./boundaries.js";
-import { joinBytes, REPLACED, utf8Characters } from "./utf8.js";
+import { startsAnew } from "./boundaries.js";
+import { isJamo, isSyllable } from "./hangul.js";
+import { joinBytes, utf8Characters } from "./utf8.js";
+import { hexBytes, visible, visibleBytes } from "./visible.js";
 
 /** @typedef {import("./tokenizer.js").Tokenizer} Tokenizer */
 /** @typedef {{id: number, text: string, piece: string, start: number, stop: number, special: boolean}} Piece */
-/** @typedef {{text: string, tokens: Piece[], groups: Record<string, number[]>, group_texts: Record<string, string[]>}} Pieces */
+/** @typedef {{text: string, tokens: Piece[]}} Pieces */
 /** @typedef {[number, number]} Place */
-
-const LEADS = [..."ㄱㄲㄴㄷㄸㄹㅁㅂㅃㅅㅆㅇㅈㅉㅊㅋㅌㅍㅎ"];
-const VOWELS = [..."ㅏㅐㅑㅒㅓㅔㅕㅖㅗㅘㅙㅚㅛㅜㅝㅞㅟㅠㅡㅢㅣ"];
-const TAILS = [..."ㄱㄲㄳㄴㄵㄶㄷㄹㄺㄻㄼㄽㄾㄿㅀㅁㅂㅄㅅㅆㅇㅈㅊㅋㅌㅍㅎ"];
-const JAMO = new Map([
-  ...LEADS.map((letter, i) => /** @type {[number, string]} */ ([0x1100 + i, letter])),
-  ...VOWELS.map((letter, i) => /** @type {[number, string]} */ ([0x1161 + i, letter])),
-  ...TAILS.map((letter, i) => /** @type {[number, string]} */ ([0x11a8 + i, letter])),
-  [0x119e, "ㆍ"],
-  [0x11a1, "ㆎ"],
-  [0x11d9, "ㅭ"],
-  [0x11eb, "ㅿ"],
-  [0x11f0, "ㆁ"],
-  [0x11f9, "ㆆ"],
-]); // conjoining letters, which stand badly alone, as the letters people type
-
-const JOINER = "\u200d"; // makes one picture of several
-const EMPTY = "∅"; // a token that stands for nothing
-const LINE_ENDS = "\n\r\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029";
-const SIGNS = new Map([
-  ...Array.from({ length: 32 }, (_, code) => /** @type {[string, string]} */ ([chr(code), chr(0x2400 + code)])),
-  [" ", "␣"],
-  ["\n", "⏎"],
-  ["\t", "⇥"],
-  ["\x7f", "␡"],
-]);
-const MARK = /^\p{M}/u;
-const INVISIBLE = /^[\p{C}\p{Z}\p{Default_Ignorable_Code_Point}]/u;
-const OLD_SYLLABLES =
-  /([\u1100-\u115e\ua960-\ua97c]+[\u1161-\u11a7\ud7b0-\ud7c6]+[\u11a8-\u11ff\ud7cb-\ud7fb]*|[\uac00-\ud7a3][\u11c3-\u11ff\ud7cb-\ud7fb]+)/u;
-const LEAD = /^[\u1100-\u115f\ua960-\ua97c]/u;
-const OLD_TAIL = /^[\u11c3-\u11ff\ud7cb-\ud7fb]/u;
-
-/** @param {number} code */
-function chr(code) {
-  return String.fromCodePoint(code);
-}
 
 /** Makes ids of one tokenizer readable. */
 export class TokenNames {
@@ -69,7 +34,7 @@ export class TokenNames {
 
   /** The tokens of a text, from their ids. @param {number[]} ids @returns {Pieces} */
   read(ids) {
-    const { text, places, fresh } = this.places(ids);
+    const { text, places } = this.places(ids);
     const tokens = ids.map((id, i) => ({
       id,
       text: this.name(id),
@@ -78,20 +43,11 @@ export class TokenNames {
       stop: places[i][1],
       special: this.tokenizer.specialIds.has(id),
     }));
-    /** @type {Pieces} */
-    const found = { text: text.join(""), tokens, groups: {}, group_texts: {} };
-    for (const kind of ["character", "word"]) {
-      const group = grouped(tokens, kind === "word" ? wordsOf(text, fresh) : charactersOf(text, fresh));
-      if (group.every((number, i) => number === i)) continue;
-      found.groups[kind] = group;
-      found.group_texts[kind] = groupTexts(tokens, group, text, kind === "word");
-    }
-    return found;
+    return { text: text.join(""), tokens };
   }
 
   /**
-   * The characters that ids spell, without special tokens; for each id the characters that it is a part of; and the
-   * characters that begin behind a special token.
+   * The characters that ids spell, without special tokens, and for each id the characters that it is a part of.
    * @param {number[]} ids
    */
   places(ids) {
@@ -99,14 +55,12 @@ export class TokenNames {
     const text = [];
     /** @type {Place[]} */
     const places = [];
-    const fresh = new Set();
     const { specialIds } = this.tokenizer;
     for (let from = 0; from < ids.length;) {
       const special = specialIds.has(ids[from]);
       let to = from + 1;
       while (to < ids.length && specialIds.has(ids[to]) === special) to += 1;
       const part = ids.slice(from, to);
-      fresh.add(text.length);
       if (special) part.forEach(() => places.push([text.length, text.length]));
       else {
         const spelled = this._spelled(part);
@@ -116,7 +70,7 @@ export class TokenNames {
       }
       from = to;
     }
-    return { text, places, fresh };
+    return { text, places };
   }
 
   /** The characters of ids without special tokens, and for each id those that it is a part of. @param {number[]} ids */
@@ -142,31 +96,6 @@ export class TokenNames {
 }
 
 /**
- * Text in which everything can be seen, on one line, in the order in which it is written; never empty.
- * @param {string} text @returns {string}
- */
-export function visible(text) {
-  return visibleBytes(new TextEncoder().encode(text));
-}
-
-/** As `visible`, of bytes; one that is part of no whole character is <EA>. @param {Uint8Array} bytes */
-function visibleBytes(bytes) {
-  let shown = "";
-  let text = "";
-  let at = 0;
-  for (const character of utf8Characters(bytes)) {
-    if (character.broken) {
-      shown += signsOf(text) + hexBytes(bytes.subarray(at, at + character.length));
-      text = "";
-    } else text += character.text;
-    at += character.length;
-  }
-  shown += signsOf(text);
-  if (!shown) return EMPTY;
-  return MARK.test(shown) ? `◌${shown}` : shown;
-}
-
-/**
  * The name of a token, as the tokenizer of Python has it: its text, <EA> for a byte that is no whole character.
  * @param {Uint8Array} bytes
  */
@@ -178,26 +107,6 @@ function readable(bytes) {
       return broken ? hexBytes(bytes.subarray(at - length, at)) : text;
     })
     .join("");
-}
-
-/** @param {string} text */
-function signsOf(text) {
-  // Each second part is an old syllable: its letters belong together as they are.
-  const parts = text.split(OLD_SYLLABLES);
-  return parts.map((part, i) => (i % 2 ? part : Array.from(part, signOf).join(""))).join("");
-}
-
-/** @param {string} character */
-function signOf(character) {
-  const code = character.codePointAt(0) ?? 0;
-  const known = SIGNS.get(character) ?? JAMO.get(code);
-  if (known !== undefined) return known;
-  return INVISIBLE.test(character) ? `⟨U+${code.toString(16).toUpperCase().padStart(4, "0")}⟩` : character;
-}
-
-/** @param {Uint8Array} bytes */
-function hexBytes(bytes) {
-  return Array.from(bytes, (byte) => `<${byte.toString(16).toUpperCase().padStart(2, "0")}>`).join("");
 }
 
 /**
@@ -233,87 +142,4 @@ function composesAt(characters, at) {
     return open || (before >= "\u1161" && before <= "\u1175" && at > 1 && composesAt(characters, at - 1));
   }
   return !startsAnew(here) && !isJamo(here);
-}
-
-/** @param {string} character */
-function isSyllable(character) {
-  return character >= "\uac00" && character <= "\ud7a3";
-}
-
-/** @param {string} character */
-function isJamo(character) {
-  return /^[\u1100-\u11ff\ua960-\ua97c\ud7b0-\ud7fb]/u.test(character);
-}
-
-/**
- * The number of the character, with its marks, that each code point is a part of.
- * @param {string[]} text @param {Set<number>} fresh
- */
-function charactersOf(text, fresh) {
-  /** @type {number[]} */
-  const numbers = [];
-  let syllable = false; // an old one, which Unicode has no single character for
-  text.forEach((character, i) => {
-    const leads = LEAD.test(character);
-    const behind = i > 0 && isSyllable(text[i - 1]);
-    const old = syllable ? isJamo(character) && !leads : behind && OLD_TAIL.test(character);
-    const joined = MARK.test(character) || old || character === JOINER || text[i - 1] === JOINER;
-    const joins = i > 0 && !fresh.has(i) && joined;
-    numbers.push((i ? numbers[i - 1] : -1) + (joins ? 0 : 1));
-    syllable = leads || (joins && syllable);
-  });
-  return numbers;
-}
-
-/**
- * The number of the word that each code point is a part of; line ends stand alone, blanks with what follows.
- * @param {string[]} text @param {Set<number>} fresh
- */
-function wordsOf(text, fresh = new Set()) {
-  /** @type {number[]} */
-  const numbers = [];
-  let before = "";
-  text.forEach((character, i) => {
-    const kind = LINE_ENDS.includes(character) ? "line end" : isBlank(character) ? "blank" : "word";
-    const anew = fresh.has(i) || (kind !== before && !(kind === "word" && before === "blank"));
-    numbers.push((i ? numbers[i - 1] : -1) + (anew ? 1 : 0));
-    before = kind;
-  });
-  return numbers;
-}
-
-/**
- * The number of the group of each token: tokens that share a unit, one with the next, are one group.
- * @param {Piece[]} tokens @param {number[]} units
- */
-function grouped(tokens, units) {
-  /** @type {number[]} */
-  const groups = [];
-  let last = -1; // the last unit of the group so far
-  tokens.forEach((token, i) => {
-    const spells = token.start < token.stop; // a token that does not, goes with the one before it
-    const anew = spells ? units[token.start] > last : token.special || last < 0;
-    groups.push((i ? groups[i - 1] : -1) + (anew ? 1 : 0));
-    if (token.special) last = -1;
-    else if (spells) last = Math.max(last, units[token.stop - 1]);
-  });
-  return groups;
-}
-
-/**
- * What to show for each group.
- * @param {Piece[]} tokens @param {number[]} groups @param {string[]} text @param {boolean} isWord
- */
-function groupTexts(tokens, groups, text, isWord) {
-  const shown = [];
-  for (let from = 0; from < tokens.length;) {
-    let to = from + 1;
-    while (to < tokens.length && groups[to] === groups[from]) to += 1;
-    const inside = tokens.slice(from, to);
-    const covered = text.slice(inside[0].start, Math.max(...inside.map(({ stop }) => stop))).join("");
-    if (!covered || covered.includes(REPLACED)) shown.push(inside.map((token) => token.text).join(""));
-    else shown.push(visible(isWord ? covered.replace(/^ +| +$/g, "") || covered : covered));
-    from = to;
-  }
-  return shown;
 }

@@ -9,7 +9,6 @@ import { joinBytes } from "./utf8.js";
 /** @typedef {{block: string, queries: number, keys: number, causal: boolean, layers: number[], heads: number, kvHeads: number, width: number}} Shape */
 
 const LEVELS = 255; // of the root of a weight
-const PLAIN = 0; // how weights are written: roots, row after row
 const STATISTICS = /** @type {const} */ (["entropy", "distance", "first", "previous", "self"]);
 
 /** A row of weights as bytes: round(255 · sqrt(w)). @param {Float32Array} weights @returns {Uint8Array} */
@@ -24,7 +23,7 @@ function rootsOf(weights) {
 class HeadRows {
   constructor() {
     /** @type {Uint8Array[]} */
-    this.rows = [Uint8Array.of(PLAIN)];
+    this.rows = [];
     this.sums = { entropy: 0, distance: 0, first: 0, previous: 0, self: 0 };
     this.counts = { all: 0, previous: 0 };
     this.error = { max: 0, sum: 0 };
@@ -167,34 +166,18 @@ function vectorsOf(parts, heads, width) {
  * @param {{code: string, values: Record<string, unknown>}[]} parts.notes
  */
 export function traceJson({ about, sequences, attentions, predictions, notes }) {
-  const { name, kind, family, n_layer, n_head, n_kv_head, head_dim, n_embd, vocab_size, context_length, parameters } =
-    about;
   return {
     format: "jumok-trace",
-    version: 1,
+    version: 2,
     generator: "jumok page",
-    model: {
-      name,
-      kind,
-      family,
-      n_layer,
-      n_decoder_layer: about.n_decoder_layer ?? null,
-      n_head,
-      n_decoder_head: about.n_decoder_head ?? null,
-      n_kv_head,
-      head_dim,
-      n_embd,
-      vocab_size,
-      context_length,
-      parameters,
-    },
+    model: about,
     sequences,
     attentions: attentions.map((one) => one.json()),
     neurons: {
       layers: Object.fromEntries(attentions.map((one) => [one.shape.block, one.neurons()])),
       bits: 32,
-      head_dim,
-      scale: head_dim ** -0.5,
+      head_dim: about.head_dim,
+      scale: about.head_dim ** -0.5,
     },
     predictions,
     lens: null,

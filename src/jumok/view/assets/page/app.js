@@ -1,8 +1,8 @@
 // @ts-check
 // The entry of a page with a model: opens the model, shows the views that its kind has, or says what is wrong.
 
-import { element } from "../base/controls.js";
-import { preferredLanguage, setLanguage, t } from "../base/words.js";
+import { showTrouble } from "../base/page_chrome.js";
+import { preferredLanguage, setLanguage } from "../base/words.js";
 import { AnswerView } from "./answer_view.js";
 import { AttentionView } from "./attention_view.js";
 import { ClassifyView } from "./classify_view.js";
@@ -41,20 +41,6 @@ const VIEWS = {
   "encoder-decoder": [["answer", (host, session, frame) => new AnswerView(host, session, frame)]],
   bert: [["fill", (host, session, frame) => new FillView(host, session, frame)]],
 };
-
-/** What went wrong, in both languages: no choice may have been made yet. @param {any} error */
-function showTrouble(error) {
-  const part = (/** @type {string} */ language) => [
-    element("h1", { text: t("trouble.title", {}, language), lang: language }),
-    element("p", { text: messageOf(error, language), lang: language }),
-    element("p", { text: t("trouble.remedy", {}, language), lang: language }),
-  ];
-  const order = (navigator.language ?? "").startsWith("ko") ? ["ko", "en"] : ["en", "ko"];
-  const code = error?.code ?? "error.unknown";
-  document.body.replaceChildren(
-    element("main", { class: "trouble", role: "alert", "data-error": code }, order.flatMap(part)),
-  );
-}
 
 /** What the page says about itself besides the model; a damaged one is reported by the engine. */
 function readHeader() {
@@ -97,4 +83,6 @@ async function openPage() {
 const ready = openPage();
 // What tests and a curious reader ask: the promise of the page, and what its views share.
 Object.defineProperty(window, "jumok", { value: Object.freeze({ ready }), enumerable: true });
-ready.catch(showTrouble);
+ready.catch((error) =>
+  showTrouble(error?.code ?? "error.unknown", (language) => messageOf(error, language), "trouble"),
+);

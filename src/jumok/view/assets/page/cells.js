@@ -2,6 +2,8 @@
 // Tokens and the characters they make. A cell is the smallest run of tokens that makes whole characters: one token that
 // is a word, or three that are the letters of a syllable.
 
+import { TINTS } from "../base/page_chrome.js";
+
 /** @typedef {import("./engine_types.js").Piece} Piece */
 /** @typedef {import("./engine_types.js").Written} Written */
 
@@ -13,9 +15,8 @@
 /** From which surprise, in nats, a token has the marks of the levels 1, 2 and 3. */
 export const MARK_LEVELS = Object.freeze([2, 4, 6]);
 
-/** The surprise, in nats, from which the colour is the strongest, and the number of colours. */
+/** The surprise, in nats, from which the colour is the strongest. */
 export const MOST_SURPRISE = 8;
-export const TINTS = 12;
 
 /**
  * @param {readonly Piece[]} pieces

@@ -1,11 +1,10 @@
 // @ts-check
 // The frame of a page with a model: its name, the tabs, language and theme, messages, and the link to this state.
 
-import { hex, setColours, themeColours, warm } from "../base/colours.js";
 import { button, element } from "../base/controls.js";
+import { markTab, paintPage, tabButtons, toaster } from "../base/page_chrome.js";
 import { count, setLanguage, shortCount, t } from "../base/words.js";
 import { icon } from "../base/icons.js";
-import { TINTS } from "./cells.js";
 import { setWords } from "./labels.js";
 import { writeState } from "./state.js";
 
@@ -42,7 +41,7 @@ export class Frame {
     this.made = new Map();
     this.view = "";
     this.dark = matchMedia("(prefers-color-scheme: dark)");
-    this.toasting = 0;
+    this.toast = toaster(part("toast"), TOAST);
     this.linking = 0;
     setLanguage(session.language);
     this.applyTheme();
@@ -119,39 +118,13 @@ export class Frame {
   renderTabs() {
     const names = [...this.makers.keys()];
     part("views").hidden = names.length < 2;
-    part("tabs").replaceChildren(
-      ...names.map((name, i) =>
-        element("button", {
-          type: "button",
-          role: "tab",
-          class: "tab",
-          id: `tab-${name}`,
-          "data-word": `tab.${name}`,
-          "aria-controls": `panel-${name}`,
-          onclick: () => this.open(name),
-          onkeydown: (/** @type {KeyboardEvent} */ event) => this.tabKey(event, names, i),
-        }),
-      ),
-    );
-    if (this.view) this.markTab();
-  }
-
-  /** @param {KeyboardEvent} event @param {string[]} names @param {number} i */
-  tabKey(event, names, i) {
-    const to = { ArrowRight: i + 1, ArrowLeft: i - 1, Home: 0, End: names.length - 1 }[event.key];
-    if (to === undefined) return;
-    event.preventDefault();
-    const name = names[(to + names.length) % names.length];
-    this.open(name);
-    part(`tab-${name}`).focus();
-  }
-
-  markTab() {
-    for (const tab of part("tabs").children) {
-      const chosen = tab.id === `tab-${this.view}`;
-      tab.setAttribute("aria-selected", String(chosen));
-      /** @type {HTMLElement} */ (tab).tabIndex = chosen ? 0 : -1;
-    }
+    const attributes = (/** @type {string} */ name) => ({
+      id: `tab-${name}`,
+      "data-word": `tab.${name}`,
+      "aria-controls": `panel-${name}`,
+    });
+    part("tabs").replaceChildren(...tabButtons(names, attributes, (name) => this.open(name)));
+    if (this.view) markTab(part("tabs"), this.view);
   }
 
   /** @param {string} name */
@@ -173,7 +146,7 @@ export class Frame {
     }
     for (const [other, { host }] of this.made) host.hidden = other !== name;
     this.made.get(name)?.view.show();
-    this.markTab();
+    markTab(part("tabs"), this.view);
     this.noteState();
   }
 
@@ -186,16 +159,7 @@ export class Frame {
 
   applyTheme() {
     const { theme } = this.session;
-    const dark = theme === "auto" ? this.dark.matches : theme === "dark";
-    const colours = themeColours(dark ? "dark" : "light");
-    const { dataset, style } = document.documentElement;
-    dataset.theme = colours.name;
-    setColours(style, colours);
-    for (let i = 0; i < TINTS; i += 1)
-      style.setProperty(
-        `--tint-${i}`,
-        hex(/** @type {[number, number, number]} */ (warm((0.92 * i) / (TINTS - 1), colours))),
-      );
+    paintPage(theme === "auto" ? this.dark.matches : theme === "dark");
   }
 
   switchTheme() {
@@ -205,17 +169,6 @@ export class Frame {
   }
 
   // --- messages ---
-
-  /** @param {string} text */
-  toast(text) {
-    const box = part("toast");
-    box.textContent = text;
-    box.hidden = false;
-    clearTimeout(this.toasting);
-    this.toasting = setTimeout(() => {
-      box.hidden = true;
-    }, TOAST);
-  }
 
   /** @param {string} text */
   announce(text) {

@@ -2,6 +2,8 @@
 // The arithmetic of one step that the page shows beside the model's own numbers, so that each sum can be checked.
 // C width, H heads, G key/value heads, D width of a head, T keys.
 
+import { dot } from "../model/matrices.js";
+
 /** @typedef {import("./engine_types.js").StepLayer} StepLayer */
 /** @typedef {ArrayLike<number>} Numbers */
 
@@ -28,13 +30,6 @@
  * A sum that is done here and in the model. word: its sentence in the words table; values: its numbers.
  * @typedef {{word: string, here: number, model: number, agrees: boolean, values: Record<string, number>}} Check
  */
-
-/** @param {Numbers} a @param {Numbers} b */
-export function dot(a, b) {
-  let sum = 0;
-  for (let i = 0; i < a.length; i += 1) sum += a[i] * b[i];
-  return sum;
-}
 
 /** @param {Numbers} values */
 export function lengthOf(values) {

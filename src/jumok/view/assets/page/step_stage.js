@@ -3,7 +3,6 @@
 
 import { element } from "../base/controls.js";
 import { CanvasPainter } from "../base/painter.js";
-import { pictureBlob } from "../base/saving.js";
 import { Tooltip } from "../base/tooltip.js";
 import { PLAIN_PICTURES } from "./step_pictures.js";
 import { ATTENTION_PICTURES } from "./step_pictures_attention.js";
@@ -95,17 +94,6 @@ export class Stage {
         width: 2.5,
         radius: 3,
       });
-  }
-
-  /** The picture as it is, as PNG. */
-  png() {
-    const { theme } = /** @type {NonNullable<Stage["shown"]>} */ (this.shown);
-    const width = Math.max(640, this.width) + 32;
-    const height = this.compose(NOWHERE, width - 32).y + 32;
-    return pictureBlob(width, height, (painter) => {
-      painter.rect(0, 0, width, height, { fill: theme.surface });
-      painter.group({ translate: [16, 16] }, () => this.compose(painter, width - 32));
-    });
   }
 
   /** @returns {Place | null} */

@@ -1,10 +1,9 @@
 // @ts-check
 // One step of the model taken apart, with the real numbers of the text: a flow of parts that one walks through.
 
-import { headColour, inkOn, rgb, themeColours } from "../base/colours.js";
-import { button, element } from "../base/controls.js";
+import { headColour, themeColours } from "../base/colours.js";
+import { chip, element } from "../base/controls.js";
 import { isForeignKey, keySign } from "../base/keyboard.js";
-import { download, figureName } from "../base/saving.js";
 import { t } from "../base/words.js";
 import { checksOf, checkSentence, sentences, stepData, summary } from "./step_data.js";
 import { StepMap } from "./step_map.js";
@@ -53,11 +52,10 @@ export class StepView {
     this.counter = element("span", { class: "step-count", "aria-hidden": "true" });
     this.sentences = element("p", { class: "step-sentences" });
     this.checks = element("ul", { class: "step-checks" });
-    this.saver = button("PNG", { class: "quiet", "data-step": "save", onclick: () => this.save() });
     this.status = element("p", { class: "step-status", role: "status" });
     this.hint = element("p", { class: "step-hint" });
     this.partBox = element("article", { class: "step-part" }, [
-      element("div", { class: "step-head" }, [this.title, this.where, this.counter, this.saver]),
+      element("div", { class: "step-head" }, [this.title, this.where, this.counter]),
       this.sentences,
       this.stage.element,
       this.checks,
@@ -219,8 +217,6 @@ export class StepView {
   /** Everything in words, in the language and colours of the page. */
   render() {
     this.root.setAttribute("aria-label", t("step.view"));
-    this.saver.setAttribute("aria-label", t("step.save"));
-    this.saver.title = t("step.save");
     this.hint.textContent = t("step.keys");
     this.places.render(this.session.tree.path(), this.position);
     this.renderChoosers();
@@ -232,26 +228,20 @@ export class StepView {
   renderChoosers() {
     const held = document.activeElement?.id;
     const { about, theme } = this;
-    const chip = (
+    const chipOf = (
       /** @type {string} */ kind,
       /** @type {number} */ n,
       /** @type {boolean} */ pressed,
       /** @type {string} */ colour,
     ) => {
       const off = kind === "head" && this.session.off.some(([layer, head]) => layer === this.layer && head === n);
-      const made = element("button", {
-        type: "button",
-        class: `chip${off ? " off" : ""}`,
+      return chip(String(n), colour, {
+        pressed,
+        off,
         id: `step-${kind}-${n}`,
-        text: String(n),
-        "aria-pressed": String(pressed),
         "aria-label": `${t(`step.${kind}`)} ${n}${off ? `, ${t("step.off")}` : ""}`,
         onclick: () => this.choose({ [kind]: n }),
       });
-      made.style.setProperty("--chip", colour);
-      made.style.setProperty("--chip-parts", rgb(colour).join(" "));
-      made.style.setProperty("--chip-ink", inkOn(rgb(colour)));
-      return made;
     };
     const row = (
       /** @type {"layer" | "head"} */ kind,
@@ -263,7 +253,7 @@ export class StepView {
         element(
           "div",
           { class: "chips" },
-          Array.from({ length: n }, (_, i) => chip(kind, i, this[kind] === i, colour(i))),
+          Array.from({ length: n }, (_, i) => chipOf(kind, i, this[kind] === i, colour(i))),
         ),
       ]);
     this.choosers.replaceChildren(
@@ -381,11 +371,5 @@ export class StepView {
     this.choose({ position });
     const token = this.session.tree.path()[this.position];
     this.announce(t("step.token", { position: this.position, token: `‘${token?.text ?? ""}’` }));
-  }
-
-  async save() {
-    if (!this.data) return;
-    const name = ["jumok", this.about.name, this.part, `L${this.layer}`, `H${this.head}`];
-    download(await this.stage.png(), figureName(name, "png"));
   }
 }

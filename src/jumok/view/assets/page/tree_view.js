@@ -2,6 +2,7 @@
 // The branches of a text, drawn small: a line for each, as long as its tokens. A click goes to the end of a branch.
 
 import { element } from "../base/controls.js";
+import { svg } from "../base/icons.js";
 import { count, decimal, t } from "../base/words.js";
 
 /** @typedef {import("./session.js").Session} Session */
@@ -12,22 +13,13 @@ const EDGE = 10;
 const WIDEST = 220; // pixels
 const LINES = 0.32; // of the width; the rest is for what the branches say
 const SNIPPET = 24; // tokens
-const SVG = "http://www.w3.org/2000/svg";
-
-/** @param {string} tag @param {Record<string, string | number>} attributes @param {Element[]} children */
-function drawn(tag, attributes, children = []) {
-  const made = document.createElementNS(SVG, tag);
-  for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, String(value));
-  made.append(...children);
-  return made;
-}
 
 export class TreeView {
   /** @param {Session} session @param {(branch: Branch) => void} onCompare */
   constructor(session, onCompare) {
     this.session = session;
     this.onCompare = onCompare;
-    this.picture = drawn("svg", { "aria-hidden": "true" });
+    this.picture = svg("svg", { "aria-hidden": "true" });
     this.list = element("ul", { role: "tree", "data-label": "branches" });
     this.host = element("section", { class: "branches", hidden: true }, [
       element("h2", { "data-word": "branches" }),
@@ -131,9 +123,9 @@ export class TreeView {
     const above = branch.parent ? ROW * ((rows.get(branch.parent) ?? i) + 0.5) : y;
     const bend = Math.min(10, Math.max(0, end - x));
     const path = `M${x} ${above}V${y - Math.min(8, y - above)}Q${x} ${y} ${x + bend} ${y}H${end}`;
-    const parts = [drawn("path", { class: `branch-line ${kind}`, d: path })];
+    const parts = [svg("path", { class: `branch-line ${kind}`, d: path })];
     parts.push(
-      drawn("circle", {
+      svg("circle", {
         class: `branch-end ${kind} ${branch === tree.current ? "here" : ""}`,
         cx: end,
         cy: y,

@@ -2,8 +2,9 @@
 // The elements of the view in which a text is written, and where they stand.
 
 import { button, element } from "../base/controls.js";
+import { TINTS } from "../base/page_chrome.js";
 import { decimal, percent, t } from "../base/words.js";
-import { MARK_LEVELS, MOST_SURPRISE, TINTS } from "./cells.js";
+import { MARK_LEVELS, MOST_SURPRISE } from "./cells.js";
 
 /** @typedef {import("./tree.js").Token} Token */
 /** What the buttons do, by their names. @typedef {Record<"write" | "stop" | "edit" | "again" | "both" | "undo" | "redo" | "copy" | "save" | "link" | "before" | "after" | "open", () => void>} Actions */

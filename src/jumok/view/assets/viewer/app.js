@@ -1,27 +1,17 @@
 // @ts-check
 // The entry of a saved page: reads the trace in it, shows it, or says what is wrong.
 
-import { element } from "../base/controls.js";
+import { showTrouble } from "../base/page_chrome.js";
 import { Shell } from "./shell.js";
 import { EngineError } from "../model/errors.js";
 import { readTrace } from "./trace.js";
 import { t } from "../base/words.js";
 
-/** What went wrong, in both languages: no choice may have been made yet. @param {unknown} error */
-function showTrouble(error) {
-  const [code, values] =
-    error instanceof EngineError
-      ? [error.code, error.values]
-      : ["error.unknown", { detail: error instanceof Error ? error.message : String(error) }];
-  const part = (/** @type {string} */ language) => [
-    element("h1", { text: t("error.title", {}, language), lang: language }),
-    element("p", { text: t(code, values, language), lang: language }),
-    element("p", { text: t("error.remedy", {}, language), lang: language }),
-  ];
-  const order = (navigator.language ?? "").startsWith("ko") ? ["ko", "en"] : ["en", "ko"];
-  document.body.replaceChildren(
-    element("main", { class: "trouble", role: "alert", "data-error": code }, order.flatMap(part)),
-  );
+/** @param {unknown} error */
+function messageOf(error) {
+  return error instanceof EngineError
+    ? { code: error.code, values: error.values }
+    : { code: "error.unknown", values: { detail: error instanceof Error ? error.message : String(error) } };
 }
 
 function openingState() {
@@ -38,7 +28,8 @@ async function openPage() {
     Object.defineProperty(window, "jumok", { value: shell.face(), enumerable: true });
     await shell.start();
   } catch (error) {
-    showTrouble(error);
+    const { code, values } = messageOf(error);
+    showTrouble(code, (language) => t(code, values, language), "error");
     throw error;
   }
 }

@@ -23,7 +23,6 @@ export class MatrixView extends InspectingView {
   /** @type {Attention} */ attention;
   /** @type {Token[]} */ queries;
   /** @type {Token[]} */ keys;
-  /** @type {Float32Array} */ rowSums;
   /** @type {Float32Array} */ columnSums;
   /** @type {Weights} */ summed;
   /** @type {boolean} */ narrow;
@@ -77,11 +76,9 @@ export class MatrixView extends InspectingView {
 
   sum() {
     const { t: rows, s: columns, data } = this.weights;
-    this.rowSums = new Float32Array(rows);
     this.columnSums = new Float32Array(columns);
     for (let i = 0; i < rows; i += 1) {
       for (let j = 0; j < columns; j += 1) {
-        this.rowSums[i] += data[i * columns + j];
         this.columnSums[j] += data[i * columns + j];
       }
     }
@@ -107,7 +104,7 @@ export class MatrixView extends InspectingView {
     const left = Math.round(Math.max(tokens, ...names.map((name) => name + 14)));
     this.longest = widest(this.keys);
     const top = Math.round(Math.min(narrow ? 64 : 92, Math.max(46, this.longest * 0.78 + 26)));
-    const right = narrow ? 42 : 58;
+    const right = narrow ? 16 : 24;
     const bottom = narrow ? 58 : 64;
     const room = {
       x: left,
@@ -395,25 +392,12 @@ export class MatrixView extends InspectingView {
   }
 
   /**
-   * Right: what each row sums to. Below: how much each column receives.
+   * Below: how much each column receives.
    * @param {Painter} painter @param {Theme} theme
-   * @param {{firstColumn: number, lastColumn: number, firstRow: number, lastRow: number}} options
+   * @param {{firstColumn: number, lastColumn: number}} options
    */
-  paintSums(painter, theme, { firstColumn, lastColumn, firstRow, lastRow }) {
+  paintSums(painter, theme, { firstColumn, lastColumn }) {
     const { plot, cell } = this;
-    const every = Math.ceil(14 / cell);
-    const x = plot.x + plot.width + 6;
-    painter.text(this.narrow ? "Σ" : t("sum"), x, 12, {
-      fill: theme.muted,
-      size: 11,
-      weight: 600,
-      maxWidth: this.width - x - 2,
-    });
-    for (let i = Math.ceil(firstRow / every) * every; i <= lastRow; i += every) {
-      const y = this.rowY(i + 0.5);
-      if (y < plot.y + 2 || y > plot.y + plot.height - 2) continue;
-      painter.text(decimal(this.rowSums[i], 2), x, y, { fill: theme.faint, size: 10.5 });
-    }
     const y = plot.y + plot.height + 6;
     const tallest = 22;
     let largest = 1e-9;
@@ -545,7 +529,6 @@ export class MatrixView extends InspectingView {
       const token = /** @type {Token} */ (query ?? key);
       lines.push({ text: tokenName(token), value: t("position.n", { n: token.first }), strong: true });
     }
-    if (query) lines.push({ text: t("sum"), value: decimal(this.rowSums[row], digits) });
     if (key) lines.push({ text: t("received"), value: decimal(this.columnSums[column], digits) });
     return lines;
   }

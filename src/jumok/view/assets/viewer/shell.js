@@ -1,8 +1,9 @@
 // @ts-check
 // The page around the views: what is chosen, the canvas, scrolling, hovering, keys, saving. Views compute and paint.
 
-import { button, choice, element, segmented, tableElement } from "../base/controls.js";
-import { headColour, inkOn, rgb, setColours, themeColours } from "../base/colours.js";
+import { button, chip, choice, element, segmented, tableElement } from "../base/controls.js";
+import { headColour, themeColours } from "../base/colours.js";
+import { markTab, paintPage, tabButtons, toaster } from "../base/page_chrome.js";
 import { buildFrame } from "./frame.js";
 import { HeadView } from "./head_view.js";
 import { icon } from "../base/icons.js";
@@ -51,6 +52,7 @@ const VIEW_CHOOSERS = {
   text: [],
 };
 const SHELL_FIELDS = "button, select, input";
+const TOAST = 2600; // milliseconds
 const DRAG_FROM = 4; // pixels; less is a click
 const DOUBLE_CLICK = 400; // milliseconds
 /** @type {Record<string, string>} */
@@ -112,9 +114,7 @@ export class Shell {
     this.painting = 0; // frames that are asked for
     this.hovering = 0;
     this.linking = 0; // timers
-    this.toasting = 0;
-    /** @type {[string, number, number][] | null} */
-    this.prefetching = null;
+    this.toast = toaster(this.page.toast, TOAST);
     /** @type {{ready: number | null, change: number | null}} */
     this.timings = { ready: null, change: null };
     /** @type {() => void} */
@@ -253,7 +253,6 @@ export class Shell {
     this.revealChosen(true);
     this.timings.ready = performance.now();
     this.markReady();
-    this.prefetch();
   }
 
   async openToken() {
@@ -319,7 +318,6 @@ export class Shell {
   close() {
     this.leaving.abort();
     clearTimeout(this.linking);
-    this.prefetching = null;
     this.root.replaceChildren();
   }
 
@@ -402,44 +400,20 @@ export class Shell {
   renderTabs() {
     const { page, store } = this;
     page.tabs.setAttribute("aria-label", t("views"));
-    page.tabs.replaceChildren(
-      ...this.available.map((view, i) =>
-        element("button", {
-          type: "button",
-          role: "tab",
-          class: "tab",
-          id: `${this.prefix}tab-${view}`,
-          "data-view": view,
-          "aria-controls": this.page.stage.id,
-          text: t(`tab.${view}`),
-          title: `${i + 1}`,
-          onclick: () => store.set({ view }),
-          onkeydown: (event) => this.tabKey(event, i),
-        }),
-      ),
-    );
+    const attributes = (/** @type {string} */ view, /** @type {number} */ i) => ({
+      id: `${this.prefix}tab-${view}`,
+      "aria-controls": page.stage.id,
+      text: t(`tab.${view}`),
+      title: `${i + 1}`,
+    });
+    page.tabs.replaceChildren(...tabButtons(this.available, attributes, (view) => store.set({ view })));
     this.markTab();
-  }
-
-  /** @param {KeyboardEvent} event @param {number} i */
-  tabKey(event, i) {
-    const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
-    if (!step) return;
-    event.preventDefault();
-    event.stopPropagation();
-    const view = this.available.at((i + step) % this.available.length);
-    this.store.set({ view });
-    this.named(`tab-${view}`)?.focus();
   }
 
   markTab() {
     const { view } = this.store.state;
-    for (const tab of this.page.tabs.children) {
-      const chosen = tab.dataset.view === view;
-      tab.setAttribute("aria-selected", String(chosen));
-      tab.tabIndex = chosen ? 0 : -1;
-      if (chosen && !this.embedded) tab.scrollIntoView?.({ block: "nearest", inline: "nearest" });
-    }
+    const open = markTab(this.page.tabs, view);
+    if (!this.embedded) open?.scrollIntoView?.({ block: "nearest", inline: "nearest" });
     const hidden = view === "text" && this.trace.predictions?.kind === "here";
     this.page.about.textContent = t(hidden ? "about.textHidden" : `about.${view}`);
     this.page.stage.setAttribute("aria-labelledby", `${this.prefix}tab-${view}`);
@@ -556,33 +530,23 @@ export class Shell {
   /** @param {number[]} present @param {number[]} heads */
   chips(present, heads) {
     const { theme } = this.host;
-    const chip = (/** @type {number} */ head) => {
-      const on = heads.includes(head);
-      const made = element("button", {
-        type: "button",
-        class: "chip",
+    const chipOf = (/** @type {number} */ head) => {
+      const off = this.modelHeads?.isOff(this.store.get("layer"), head) ?? false;
+      const name = t("head.n", { n: head });
+      return chip(String(head), headColour(head, theme), {
+        pressed: heads.includes(head),
+        off,
         id: `${this.prefix}chip-${head}`,
         "data-head": head,
-        "aria-pressed": String(on),
-        "aria-label": t("head.n", { n: head }),
+        "aria-label": off ? `${name}, ${t("head.isOff")}` : name,
         title: t("heads.hint", { n: head }),
-        text: String(head),
         onclick: (event) => this.toggleHead(head, event.altKey),
       });
-      if (this.modelHeads?.isOff(this.store.get("layer"), head)) {
-        made.classList.add("off");
-        made.setAttribute("aria-label", `${t("head.n", { n: head })}, ${t("head.isOff")}`);
-      }
-      const colour = headColour(head, theme);
-      made.style.setProperty("--chip", colour);
-      made.style.setProperty("--chip-parts", rgb(colour).join(" "));
-      made.style.setProperty("--chip-ink", inkOn(rgb(colour)));
-      return made;
     };
     const { store } = this;
     return element("div", { class: "control heads-control" }, [
       element("span", { class: "control-label", text: t("heads") }),
-      element("div", { class: "chips", role: "group", "aria-label": t("heads") }, present.map(chip)),
+      element("div", { class: "chips", role: "group", "aria-label": t("heads") }, present.map(chipOf)),
       element("div", { class: "segmented" }, [
         button(t("heads.all"), { id: `${this.prefix}heads-all`, onclick: () => store.set({ heads: present }) }),
         button(t("heads.none"), { id: `${this.prefix}heads-none`, onclick: () => store.set({ heads: [] }) }),
@@ -643,12 +607,7 @@ export class Shell {
   }
 
   applyTheme() {
-    const theme = themeColours(this.dark ? "dark" : "light");
-    this.host.theme = theme;
-    if (this.embedded) return;
-    const { dataset, style } = document.documentElement;
-    dataset.theme = theme.name;
-    setColours(style, theme);
+    this.host.theme = this.embedded ? themeColours(this.dark ? "dark" : "light") : paintPage(this.dark);
   }
 
   themed() {
@@ -706,17 +665,6 @@ export class Shell {
     const chosen = view === "heads" || view === "cross" ? heads.join("_") : String(head);
     const parts = block === "self" || view === "cross" ? [`L${layer}`] : [block, `L${layer}`];
     return chosen.length && chosen.length < 24 ? [...parts, `H${chosen}`] : parts;
-  }
-
-  /** @param {string} text */
-  toast(text) {
-    const { toast } = this.page;
-    toast.textContent = text;
-    toast.hidden = false;
-    clearTimeout(this.toasting);
-    this.toasting = setTimeout(() => {
-      toast.hidden = true;
-    }, 2600);
   }
 
   /** @param {string} text */
@@ -779,7 +727,6 @@ export class Shell {
     this.refresh().then(() => {
       this.timings.change = performance.now() - began;
       if (has("view")) this.revealChosen(true);
-      if (has("block", "layer")) this.prefetch();
     });
     if (!this.link) return;
     clearTimeout(this.linking);
@@ -933,26 +880,6 @@ export class Shell {
       stage.scrollTo(stage.scrollLeft, place.y - stage.clientHeight / 2);
     else if (top < margin + 30) stage.scrollBy(0, top - margin - 30);
     else if (bottom < margin) stage.scrollBy(0, margin - bottom);
-  }
-
-  /** While nothing else is to do, unpack the heads one may look at next: this layer's, then those of the layers near it. */
-  prefetch() {
-    const idle = globalThis.requestIdleCallback ?? ((body) => setTimeout(body, 60));
-    const { block, layer } = this.store.state;
-    const wanted = [...this.trace.attention(block).layers]
-      .sort((a, b) => Math.abs(a - layer) - Math.abs(b - layer))
-      .flatMap((one) =>
-        this.trace.heads(block, one).map((head) => /** @type {[string, number, number]} */ ([block, one, head])),
-      );
-    this.prefetching = wanted;
-    const step = () => {
-      const next = wanted.shift();
-      if (this.prefetching !== wanted || !next || this.trace.isFull()) return;
-      const known = this.trace.peek(...next);
-      // What is broken is reported when it is looked at.
-      (known ? Promise.resolve() : this.trace.weights(...next)).catch(() => {}).then(() => idle(step));
-    };
-    idle(step);
   }
 
   // --- pointer ---

@@ -3,17 +3,17 @@
 
 import { fromBase64, halfToNumber, inflate } from "../base/bytes.js";
 import { EngineError } from "../model/errors.js";
+import { groupTokens } from "./groups.js";
 
 const TRACE_FORMAT = "jumok-trace";
-const TRACE_VERSION = 1;
-const GROUPINGS = ["token", "character", "word"];
+const TRACE_VERSION = 2;
+const GROUPINGS = /** @type {const} */ (["character", "word"]);
 
 /**
  * @typedef {{text: string, index: number, first: number, last: number, start: number, stop: number, special: boolean,
  *   generated: boolean, piece: string|null, id: number|null}} Token a token, or a group of them
  * @typedef {{text: string, start: number, stop: number, special: boolean, piece: string|null, id: number|null}} TokenJson
- * @typedef {{name: string, text?: string, prompt?: number, tokens: TokenJson[], groups?: Record<string, number[]>,
- *   group_texts?: Record<string, string[]>}} Sequence
+ * @typedef {{name: string, text: string, prompt?: number, tokens: TokenJson[]}} Sequence
  * @typedef {{block: string, queries: number, keys: number, causal: boolean, layers: number[], heads?: number[],
  *   n_head: number, n_head_model?: number, n_kv_head?: number, t: number, s: number, bits: number, encoding: string,
  *   weights: Packed[][], stats?: Record<string, (number|null)[][]>, error?: {max: number, mean: number}}} Attention
@@ -41,10 +41,6 @@ const GROUPINGS = ["token", "character", "word"];
  *   induction: Record<string, number[][]>|null, previous: Record<string, number[][]>|null}|null} [probes]
  * @property {Note[]} [notes]
  */
-
-// How a head is written, the first byte of its stream.
-const WEIGHTS_UP = 1;
-const WEIGHTS_AS_FACTORS = 2;
 
 // What is kept decoded: enough for two layers of sixteen heads at 1,024 tokens.
 const DECODED_BYTES = 160 * 2 ** 20;
@@ -86,23 +82,6 @@ function rowLength(i, t, s, causal) {
 }
 
 /**
- * One row of square roots in bytes -> weights that sum to one; a row of zeros stays zeros.
- * @param {Float32Array} data @param {number} at @param {Uint8Array} bytes @param {number} from @param {number} count
- */
-function fillRow(data, at, bytes, from, count) {
-  let sum = 0;
-  for (let j = 0; j < count; j += 1) {
-    const root = bytes[from + j];
-    sum += root * root;
-  }
-  if (sum === 0) return;
-  for (let j = 0; j < count; j += 1) {
-    const root = bytes[from + j];
-    data[at + j] = (root * root) / sum;
-  }
-}
-
-/**
  * A row of shares that are known up to a factor -> weights that sum to one.
  * @param {Float32Array} data @param {number} at @param {number} count
  */
@@ -114,105 +93,25 @@ function normaliseRow(data, at, count) {
 }
 
 /**
- * The weights (t, s) in row-major order out of one uncompressed stream, whose first byte says how they are written:
- * as roots, as roots less those of the row above, or as factors of the scores (jumok/view/weight_encoding.py).
- * @param {Uint8Array<ArrayBuffer>} stream @param {number} t @param {number} s @param {boolean} causal
+ * The weights (t, s) in row-major order out of the bytes of a head, which are their roots or 16-bit floats.
+ * @param {Uint8Array<ArrayBuffer>} bytes @param {number} t @param {number} s @param {boolean} causal
  * @param {string} encoding
  */
-export function decodeWeights(stream, t, s, causal, encoding) {
-  if (encoding === "sqrt-u8" && stream[0] === WEIGHTS_AS_FACTORS) return decodeFactors(stream, t, s, causal);
+export function decodeWeights(bytes, t, s, causal, encoding) {
+  const half = encoding === "float16";
+  const counts = Array.from({ length: t }, (_, i) => rowLength(i, t, s, causal));
+  if (bytes.length !== (half ? 2 : 1) * counts.reduce((sum, count) => sum + count, 0)) {
+    throw new EngineError("error.data", { detail: `${bytes.length} bytes for ${t}×${s} weights` });
+  }
   const data = new Float32Array(t * s);
-  checkLength(stream, 1 + countEntries(t, s, causal) * (encoding === "float16" ? 2 : 1), t, s);
-  if (encoding === "float16") {
-    const view = new DataView(stream.buffer, stream.byteOffset + 1);
-    let at = 0;
-    for (let i = 0; i < t; i += 1) {
-      const count = rowLength(i, t, s, causal);
-      for (let j = 0; j < count; j += 1, at += 2) data[i * s + j] = halfToNumber(view.getUint16(at, true));
-      normaliseRow(data, i * s, count);
-    }
-    return data;
-  }
-  const bytes = stream.subarray(1);
-  const up = stream[0] === WEIGHTS_UP;
+  const view = new DataView(bytes.buffer, bytes.byteOffset);
   let at = 0;
-  let above = 0;
-  let aboveCount = 0;
-  for (let i = 0; i < t; i += 1) {
-    const count = rowLength(i, t, s, causal);
-    if (up) for (let j = 0; j < Math.min(count, aboveCount); j += 1) bytes[at + j] += bytes[above + j]; // mod 256
-    fillRow(data, i * s, bytes, at, count);
-    above = at;
-    aboveCount = count;
-    at += count;
-  }
-  return data;
-}
-
-/** @param {number} t @param {number} s @param {boolean} causal */
-function countEntries(t, s, causal) {
-  let entries = 0;
-  for (let i = 0; i < t; i += 1) entries += rowLength(i, t, s, causal);
-  return entries;
-}
-
-/** @param {Uint8Array<ArrayBuffer>} stream @param {number} expected @param {number} t @param {number} s */
-function checkLength(stream, expected, t, s) {
-  if (stream.length !== expected) {
-    throw new EngineError("error.data", { detail: `${stream.length} bytes for ${t}×${s} weights` });
-  }
-}
-
-/**
- * Scores as a sum of products of a few numbers per query and per key; their softmax; then corrections of its root.
- * @param {Uint8Array<ArrayBuffer>} stream @param {number} t @param {number} s @param {boolean} causal
- */
-function decodeFactors(stream, t, s, causal) {
-  const [, rank, correcting] = stream;
-  checkLength(stream, 3 + rank * (4 + t + s) + countEntries(t, s, causal), t, s);
-  const scales = new DataView(stream.buffer, stream.byteOffset + 3, 4 * rank);
-  const signed = new Int8Array(stream.buffer, stream.byteOffset + 3 + 4 * rank);
-  const wide = rank + ((8 - (rank % 8)) % 8); // components of nought make it a multiple of eight
-  const b = new Float32Array(wide * s);
-  b.set(signed.subarray(rank * t, rank * (t + s)));
-  const corrections = signed.subarray(rank * (t + s));
-  const a = new Float32Array(wide);
-  const data = new Float32Array(t * s);
-  let at = 0;
-  for (let i = 0; i < t; i += 1) {
-    const count = rowLength(i, t, s, causal);
-    const row = data.subarray(i * s, i * s + count);
-    for (let r = 0; r < rank; r += 1) a[r] = signed[r * t + i] * scales.getFloat32(4 * r, true);
-    for (let r = 0; r < wide; r += 8) {
-      // Eight at a time: a row is then read and written an eighth as often. This loop is where the time goes.
-      const [a0, a1, a2, a3] = [a[r], a[r + 1], a[r + 2], a[r + 3]];
-      const [a4, a5, a6, a7] = [a[r + 4], a[r + 5], a[r + 6], a[r + 7]];
-      let from = r * s;
-      for (let j = 0; j < count; j += 1, from += 1) {
-        row[j] +=
-          a0 * b[from]
-          + a1 * b[from + s]
-          + a2 * b[from + 2 * s]
-          + a3 * b[from + 3 * s]
-          + a4 * b[from + 4 * s]
-          + a5 * b[from + 5 * s]
-          + a6 * b[from + 6 * s]
-          + a7 * b[from + 7 * s];
-      }
-    }
-    let highest = -Infinity;
-    for (let j = 0; j < count; j += 1) if (row[j] > highest) highest = row[j];
-    let sum = 0;
-    for (let j = 0; j < count; j += 1) {
-      row[j] = Math.exp(row[j] - highest);
-      sum += row[j];
-    }
-    for (let j = 0; j < count; j += 1, at += 1) {
-      const root = Math.sqrt(row[j] / sum) + (correcting ? corrections[at] / correcting : 0);
-      row[j] = root > 0 ? root * root : 0;
+  counts.forEach((count, i) => {
+    for (let j = i * s; j < i * s + count; j += 1, at += 1) {
+      data[j] = half ? halfToNumber(view.getUint16(2 * at, true)) : bytes[at] ** 2;
     }
     normaliseRow(data, i * s, count);
-  }
+  });
   return data;
 }
 
@@ -268,6 +167,8 @@ export class Trace {
     this.decoding = new Map(); // key -> promise, so that nothing is decoded twice at once
     /** @type {Map<string, Token[]>} */
     this.tokenLists = new Map();
+    /** @type {Map<string, import("./groups.js").Groups | null>} */
+    this.knownGroups = new Map();
   }
 
   /** @param {string} block */
@@ -315,8 +216,24 @@ export class Trace {
 
   /** The ways to group that make a difference for this block. @param {string} block */
   groupings(block) {
-    const used = [this.sequences[this.queries(block)], this.sequences[this.keys(block)]];
-    return GROUPINGS.filter((name) => name === "token" || used.some((sequence) => sequence.groups?.[name]));
+    const used = [this.queries(block), this.keys(block)];
+    return ["token", ...GROUPINGS.filter((name) => used.some((number) => this.groups(number, name)))];
+  }
+
+  /**
+   * The groups of the tokens of a sequence; null where each token is a group of its own.
+   * @param {number} sequence @param {string} grouping
+   */
+  groups(sequence, grouping) {
+    const kind = GROUPINGS.find((name) => name === grouping);
+    if (!kind) return null;
+    const key = `${sequence}/${kind}`;
+    const known = this.knownGroups.get(key);
+    if (known !== undefined) return known;
+    const { text, tokens } = this.sequences[sequence];
+    const found = groupTokens(text, tokens, kind);
+    this.knownGroups.set(key, found);
+    return found;
   }
 
   /** @param {number} sequence @param {string} [grouping] */
@@ -324,11 +241,11 @@ export class Trace {
     const key = `${sequence}/${grouping}`;
     const known = this.tokenLists.get(key);
     if (known) return known;
-    const { tokens, groups, group_texts: texts, prompt } = this.sequences[sequence];
-    const numbers = groups?.[grouping];
+    const { tokens, prompt } = this.sequences[sequence];
+    const groups = this.groups(sequence, grouping);
     /** @type {Token[]} */
     let list;
-    if (!numbers) {
+    if (!groups) {
       list = tokens.map((token, index) => ({
         ...token,
         index,
@@ -338,7 +255,7 @@ export class Trace {
       }));
     } else {
       list = [];
-      numbers.forEach((group, position) => {
+      groups.numbers.forEach((group, position) => {
         const token = tokens[position];
         const entry = list[group];
         if (entry) {
@@ -348,7 +265,7 @@ export class Trace {
         } else {
           list[group] = {
             index: group,
-            text: texts?.[grouping]?.[group] ?? token.text,
+            text: groups.texts[group],
             piece: null,
             id: null,
             first: position,
@@ -367,7 +284,7 @@ export class Trace {
 
   /** @param {number} sequence @param {string} grouping @param {number} token */
   groupOf(sequence, grouping, token) {
-    return this.sequences[sequence].groups?.[grouping]?.[token] ?? token;
+    return this.groups(sequence, grouping)?.numbers[token] ?? token;
   }
 
   /**
@@ -418,7 +335,7 @@ export class Trace {
    */
   groupNumbers(sequence, grouping) {
     const list = this.tokens(sequence, grouping);
-    const numbers = this.sequences[sequence].groups?.[grouping] ?? list.map(({ index }) => index);
+    const numbers = this.groups(sequence, grouping)?.numbers ?? list.map(({ index }) => index);
     return [numbers, list.length];
   }
 
@@ -445,11 +362,6 @@ export class Trace {
       this.forget(oldest);
     }
     return weights;
-  }
-
-  /** Whether more cannot be kept without forgetting what was looked at lately. */
-  isFull() {
-    return this.decodedBytes > 0.8 * DECODED_BYTES;
   }
 
   /** @param {string} key */

@@ -1,4 +1,4 @@
-"""Pictures with matplotlib, for files: no window is ever opened."""
+"""Pictures of runs: their losses, and the classes that are taken for others."""
 
 from __future__ import annotations
 
@@ -12,12 +12,17 @@ import numpy as np
 
 from jumok.messages import tr
 from jumok.view.canvas import INK, canvas
+from jumok.view.token_text import shortened
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 MOST_POINTS = 4_000  # of the training loss; the picture has fewer pixels
 FENCE = 1.5  # interquartile ranges above the upper quartile, where the whisker of a box plot ends (Tukey, 1977)
+LONGEST_LABEL = 12  # characters of a class's name
+MOST_NAMES = 40  # of classes beside the picture; of more, every second one or fewer
+MOST_NUMBERED = 24  # classes with numbers in their cells; beyond it colours have to do
+ROOMY = 8  # classes whose cells have room for two lines
 
 
 def draw_loss(
@@ -154,12 +159,6 @@ def _smoothed(values: Sequence[float]) -> list[float]:
     return means
 
 
-LONGEST_LABEL = 12  # characters of a class's name
-MOST_NAMES = 40  # of classes beside the picture; of more, every second one or fewer
-MOST_NUMBERED = 24  # classes with numbers in their cells; beyond it colours have to do
-ROOMY = 8  # classes whose cells have room for two lines
-
-
 def draw_confusion(confusion: Sequence[Sequence[int]], labels: Sequence[str], path: Path) -> None:
     """Draw which classes are taken for which: in each row the texts of one class, coloured by their share of the row.
 
@@ -169,7 +168,7 @@ def draw_confusion(confusion: Sequence[Sequence[int]], labels: Sequence[str], pa
     """
     shares = [[count / max(1, sum(row)) for count in row] for row in confusion]
     named = range(0, len(labels), -(-len(labels) // MOST_NAMES))
-    names = [labels[i] if len(labels[i]) <= LONGEST_LABEL else labels[i][: LONGEST_LABEL - 1] + "…" for i in named]
+    names = [shortened(labels[i], LONGEST_LABEL) for i in named]
     slanted: dict[str, Any] = {"rotation": 45, "ha": "right", "rotation_mode": "anchor"}
     side = 2.6 + min(0.62 * len(labels), 8.0)
     with canvas(path, side + 0.9, side, dpi=120) as figure:

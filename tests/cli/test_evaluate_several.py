@@ -11,9 +11,7 @@ import torch
 
 import jumok as package
 from conftest import Jumok
-from jumok.cli.compare_runs import names_of
 from jumok.config import BERTConfig, GPTConfig
-from jumok.evaluation.by_position import loss_by_position
 from jumok.interop.huggingface import to_hf
 from jumok.models import build
 from jumok.tokenizers import train_tokenizer
@@ -52,17 +50,10 @@ def test_a_table_of_runs_and_folders(jumok: Jumok, text: str) -> None:
         assert alone.items() <= each.items()
         assert each["parameters"] == package.load(each["run"]).parameter_count()
         assert each["tokens_per_second"] > 0
-        curve = loss_by_position(package.load(each["run"]), TEXT)
-        assert each["by_position"]["context_chars"] == pytest.approx(curve.context_chars, abs=1e-5)
-        assert each["by_position"]["nats_per_char"] == pytest.approx(curve.nats_per_char, abs=1e-5)
     char, jamo, stock = found["models"]
     assert jamo["tokens_per_char"] > 1.5 * char["tokens_per_char"]
     assert stock["nats_per_char"] == pytest.approx(char["nats_per_char"], abs=1e-5)
-    assert found["picture"] is None
-    assert not list(Path().glob("*.png"))  # none was asked for
-    shown = jumok("evaluate", "글자 모델", "models/자모", text, "--picture", "그림.svg")
-    assert "loss by position: 그림.svg" in shown.err
-    assert Path("그림.svg").is_file()
+    shown = jumok("evaluate", "글자 모델", "models/자모", text)
     heading, *lines = shown.out.splitlines()
     assert heading.split() == [
         "model", "parameters", "nats/char", "bits/char", "bits/byte", "tokens/char", "tokens/s",
@@ -71,45 +62,32 @@ def test_a_table_of_runs_and_folders(jumok: Jumok, text: str) -> None:
     assert f"{jamo['bits_per_char']:.4f}" in lines[1]
 
 
-def test_one_run_has_a_picture_if_it_is_asked_for(jumok: Jumok, text: str) -> None:
-    save("run")
-    plain = jumok("evaluate", "run", text)
-    assert not list(Path().glob("*.png"))
-    drawn = jumok("evaluate", "run", text, "--picture", "loss.png")
-    assert drawn.out == plain.out
-    assert "loss by position: loss.png" in drawn.err
-    assert Path("loss.png").is_file()
-
-
 def test_classifiers_in_a_table(jumok: Jumok, own_folder: Path) -> None:
     for name, labels in (("a", ("좋음", "싫음")), ("b", ("싫음", "좋음"))):
         save(name, labels=labels)
     Path("table.tsv").write_text("text\tlabel\n토끼가 좋아요\t좋음\n거북이\t싫음\n", encoding="utf-8")
     end = jumok("evaluate", "a", "b", "table.tsv", "--json")
     assert end.code == 0, end.err
-    assert end.json["picture"] is None
     assert {0.0, 0.5, 1.0} >= {each["accuracy"] for each in end.json["models"]}
     shown = jumok("evaluate", "a", "b", "table.tsv")
     assert shown.out.splitlines()[0].split() == ["model", "parameters", "accuracy", "f1_macro", "loss", "tokens/s"]
-    end = jumok("evaluate", "a", "b", "table.tsv", "--picture", "a.png")
-    assert end.code == 2
-    assert "the loss by position of language models, but the task is classify" in end.err
 
 
-def test_names_that_are_alike() -> None:
-    assert names_of([Path("/a/b/run"), Path("/a/c/run"), Path("/a/other")]) == ["b/run", "c/run", "other"]
-    assert names_of([Path("/a/x/run"), Path("/b/x/run")]) == ["a/x/run", "b/x/run"]
+def test_names_that_are_alike(jumok: Jumok, text: str) -> None:
+    for path in ("b/run", "c/run", "other"):
+        save(path)
+    found = jumok("evaluate", "b/run", "c/run", "other", text, "--json").json["models"]
+    assert [each["name"] for each in found] == ["b/run", "c/run", "other"]
 
 
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
-        (["run", "missing", "글.txt"], 1, "missing does not exist; give the folders of models first"),
+        (["run", "missing", "글.txt"], 1, "missing does not exist"),
         (["missing", "run", "글.txt"], 1, "there is no run folder missing"),
-        (["run", "./run", "글.txt"], 2, "run was given twice; give each model once"),
         (["run", "글.txt", "other"], 1, "Give the folders of all models first"),
         (["run", "bert", "글.txt"], 2, "run is a model for the task lm, and bert one for the task mlm"),
-        (["run", "other", "글.txt", "--picture", "a.gif"], 2, "a picture ends in .png"),
+        (["run", "글.txt", "--picture", "a.png"], 2, "`evaluate --picture` is gone"),
         (["run", "no-tokenizer", "글.txt"], 1, "put its tokenizer.json into the folder"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from jumok.view.training_pictures import MOST_POINTS, _means, _smoothed, draw_loss, loss_limits
+from jumok.view.run_pictures import MOST_POINTS, _means, _smoothed, draw_loss, loss_limits
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("drawn")]
 
