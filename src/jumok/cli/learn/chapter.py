@@ -129,11 +129,11 @@ def script(lesson: str | None, as_json: bool, quiet: bool) -> None:
     if lesson is None:
         source = resources.files("jumok.course").joinpath("gpt_script.py").read_text(encoding="utf-8")
     else:
-        from jumok.course.pages.chapter import chapters
+        from jumok.course.pages.chapter import chapter, chapters
         from jumok.course.pages.sources import program
 
         chosen = users_language()
-        source = program(chapters(chosen), _chapter(lesson, chosen))
+        source = program(chapters(chosen), chapter(lesson, chosen))
     if as_json:
         print_json({"script": source})
     else:
