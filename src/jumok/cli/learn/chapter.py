@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -121,17 +120,18 @@ def slides(lesson: str, out: Path | None, force: bool, language: Language | None
 @click.argument("lesson", required=False, metavar="[CHAPTER]")
 @common(device=False)
 def script(lesson: str | None, as_json: bool, quiet: bool) -> None:
-    """Print a complete character GPT in plain PyTorch: data, attention, blocks, training and writing in 200 lines.
+    """Print a complete character GPT in plain PyTorch: tokenizer, attention, blocks, training and generation.
 
-    The file needs nothing but PyTorch. With the same parameters it computes what the classic GPT of jumok computes.
-    With a CHAPTER, print all that was built up to this chapter, as a program that runs.
+    It consists of the definitions that the chapters show, and needs no jumok. With the same parameters it computes what
+    the classic GPT of jumok computes. With a CHAPTER, print all that was built up to this chapter, as a program that
+    runs.
     """
-    if lesson is None:
-        source = resources.files("jumok.course").joinpath("gpt_script.py").read_text(encoding="utf-8")
-    else:
-        from jumok.course.pages.chapter import chapter, chapters
-        from jumok.course.pages.sources import program
+    from jumok.course.pages.chapter import chapter, chapters
+    from jumok.course.pages.sources import program, whole_program
 
+    if lesson is None:
+        source = whole_program()
+    else:
         chosen = users_language()
         source = program(chapters(chosen), chapter(lesson, chosen))
     if as_json:

@@ -1,4 +1,4 @@
-"""The code of the chapters: definitions that stand on a page as in their module, and the program built up to a chapter.
+"""The code of the chapters: definitions that stand on a page as in their module, and programs made of them.
 
 A fence ```` ```python source=MODULE.NAME ```` contains the definition of NAME in `course/chapters/MODULE.py`, without
 its docstrings, which the text around it replaces. `with_sources` writes it there, and a test compares the two, so a
@@ -28,12 +28,7 @@ def definition(name: str) -> str:
     Raises:
         LessonError: there is none of this name.
     """
-    module, _, wanted = name.partition(".")
-    text, tree = _module(module)
-    for node in tree.body:
-        if _name(node) == wanted:
-            return _without_docstrings(text, node)
-    raise LessonError("there is no {name} in the code of the chapters.", name=name)
+    return _without_docstrings(*_found(name))
 
 
 def with_sources(markdown: str) -> str:
@@ -57,21 +52,62 @@ def program(chapters: Sequence[Chapter], last: Chapter) -> str:
         for block in _code(chapter)
         if block.name
     ]
-    names = list(dict.fromkeys(named))
-    body = [definition(name).rstrip() for name in names]
     tail = "\n".join(end)
     nodes = ast.parse(tail).body
     inside = {line for node in nodes if _is_import(node) for line in range(node.lineno, (node.end_lineno or 0) + 1)}
     rest = "\n".join(line for number, line in enumerate(tail.splitlines(), 1) if number not in inside).strip("\n")
     own = [each for node in nodes for each in _single_imports(node) if _PACKAGE not in each]
-    used = _names("\n".join([*body, rest]))
+    names = list(dict.fromkeys(named))
+    return _joined(names, [definition(name) for name in names], rest, own)
+
+
+def whole_program() -> str:
+    """Return the program of `chapters/program.py`: its `main` and what this needs of all chapters, with docstrings."""
+    names = list(_with_needs("program.main", {}))
+    text, tree = _module("program")
+    [first, *_] = tree.body
+    head = "\n".join(text.splitlines()[: first.end_lineno])
+    code = ["\n".join(text.splitlines()[_begin(node) - 1 : node.end_lineno]) for text, node in map(_found, names)]
+    return head + "\n\n" + _joined(names, code, 'if __name__ == "__main__":\n    main()')
+
+
+def _joined(names: Sequence[str], code: Sequence[str], tail: str, own: Sequence[str] = ()) -> str:
+    """Return imports, definitions and a tail. own: imports of the tail."""
+    parts = [*(each.rstrip() for each in code), tail]
+    used = _names("\n".join(parts))
     imports = {each for module in {name.partition(".")[0] for name in names} for each in _imports_of(module, used)}
     lines = sorted({*imports, *own}, key=_order)
-    return "\n".join(lines) + "\n\n\n" + "\n\n\n".join([*body, rest]) + "\n"
+    return "\n".join(lines) + "\n\n\n" + "\n\n\n".join(parts) + "\n"
+
+
+def _with_needs(name: str, seen: dict[str, None]) -> dict[str, None]:
+    """Return the definitions that a definition uses, directly or not, and last itself."""
+    module = name.partition(".")[0]
+    tree = _module(module)[1]
+    homes = {_name(node): f"{module}.{_name(node)}" for node in tree.body if _name(node)}
+    for node in tree.body:
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith(_PACKAGE):
+            homes |= {each.name: f"{(node.module or '').rpartition('.')[2]}.{each.name}" for each in node.names}
+    used = [each for each in ast.walk(_found(name)[1]) if isinstance(each, ast.Name)]
+    for each in dict.fromkeys(one.id for one in sorted(used, key=lambda one: (one.lineno, one.col_offset))):
+        if each in homes and homes[each] != name and homes[each] not in seen:
+            _with_needs(homes[each], seen)
+    seen[name] = None
+    return seen
 
 
 def _code(chapter: Chapter) -> Iterator[Code]:
     return (part for part in chapter.parts() if isinstance(part, Code))
+
+
+def _found(name: str) -> tuple[str, ast.stmt]:
+    """Return the text of a module and the statement in it that defines a name, MODULE.NAME."""
+    module, _, wanted = name.partition(".")
+    text, tree = _module(module)
+    for node in tree.body:
+        if _name(node) == wanted:
+            return text, node
+    raise LessonError("there is no {name} in the code of the chapters.", name=name)
 
 
 @cache
