@@ -74,7 +74,7 @@ def test_what_is_shown_is_short(chapter: Chapter) -> None:
 def test_all_code_of_the_chapters_is_shown() -> None:
     """What no page shows is not needed, or only draws and belongs to jumok.course.pictures."""
     shown = {block.name for chapter in ALL for block in code_of(chapter) if block.name}
-    if len(shown) < 100:
+    if any(chapter.number != 13 and not any(block.name for block in code_of(chapter)) for chapter in ALL):
         pytest.skip("some chapters are not rewritten yet")
     for path in sorted(CHAPTERS.glob("*.py")):
         for node in ast.parse(path.read_text(encoding="utf-8")).body:

@@ -27,7 +27,7 @@ def test_it_has_no_definition_that_it_does_not_need() -> None:
 
 
 def test_the_command_prints_it(jumok: Jumok) -> None:
-    printed = jumok("learn", "script").stdout
+    printed = jumok("learn", "script").out
     assert printed == whole_program()
     assert "jumok" not in [line.split()[1] for line in printed.splitlines() if line.startswith(("import ", "from "))]
 
