@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import nn
 
-from jumok import BERT, GPT, BERTConfig, GPTConfig
+from jumok import BERT, GPT, BERTConfig
 from jumok.config import BlockConfig, GPTVariantConfig
 from jumok.course.chapters import (
     bigrams,
@@ -22,7 +22,6 @@ from jumok.course.chapters import (
     positions,
     projections,
     recurrence,
-    speed,
     three_models,
     training,
 )
@@ -68,16 +67,6 @@ REFUSED: list[tuple[str, Callable[[], object]]] = [
     ),
     ("give three matrices", lambda: projections.layer_of(x, x, torch.randn(4, 3))),
     ("the output has no graph", lambda: recurrence.longest_chain(torch.ones(1))),
-    ("size=0 is too small", lambda: speed.tiles(3, 3, 0)),
-    (
-        "add up to 4 tokens, and ids has 5",
-        lambda: speed.logits_step_by_step(GPT(GPTConfig(**SIZES)), ids, (2, 2)),
-    ),
-    ("must both be at least 1", lambda: speed.work(0, 3, cached=True)),
-    (
-        r"exceed the context of 12",
-        lambda: speed.watched_work(GPT(GPTConfig(**SIZES)), [0] * 10, 6, cached=True),
-    ),
     (
         "has no sliding windows",
         lambda: three_models.gpt_logits(GPT(GPTVariantConfig(**{**SIZES, "n_layer": 2}, sliding_window=3)), ids),

@@ -12,18 +12,16 @@ import torch
 from equality import assert_close, random, randomise
 from torch import Tensor, nn
 from torch.nn import functional as F
-from torch.utils.flop_counter import FlopCounterMode
 
 from jumok.config import BERTConfig, BlockConfig, EncoderDecoderConfig, GPTConfig, GPTVariantConfig
-from jumok.course.chapters import block_parts, positions, speed, three_models
+from jumok.course.chapters import block_parts, positions, three_models
 from jumok.course.chapters.cross_attention import padding_mask
 from jumok.course.chapters.masked_attention import influence
 from jumok.models.bert import BERT
 from jumok.models.encoder_decoder import EncoderDecoder
 from jumok.models.gpt import GPT
-from jumok.nn.attention import MultiHeadAttention, ScaledDotProductAttention, attention_weights
+from jumok.nn.attention import MultiHeadAttention
 from jumok.nn.blocks import Block, make_mlp, make_norm
-from jumok.nn.cache import LayerCache
 from jumok.nn.positions import rotary, rotate, sinusoidal
 
 SMALL = BlockConfig(width=6, n_head=3, n_kv_head=3, head_dim=2, mlp_width=10, activation="gelu_tanh")
@@ -184,91 +182,6 @@ def test_a_whole_gpt_of_the_parts_of_these_chapters(shape: dict[str, Any]) -> No
             attend = partial(positions.attend_with_rotary, block.attention, cos=cos, sin=sin, causal=True)
         x = block_parts.run_block(block, x, attend)
     assert_close(model.head(block_parts.apply_norm(model.norm, x)), model(ids))
-
-
-# --- 9: fast attention ---
-
-
-@pytest.mark.parametrize("causal", [False, True])
-@pytest.mark.parametrize("size", [1, 4, 100])
-@pytest.mark.parametrize(("kv_heads", "t", "s"), [(2, 7, 7), (1, 5, 11)])
-def test_tiles_are_the_attention_of_production(causal: bool, size: int, kv_heads: int, t: int, s: int) -> None:
-    q, k, v = random(2, 4, t, 6), random(2, kv_heads, s, 6, seed=1), random(2, kv_heads, s, 6, seed=2)
-    found = speed.tiled_attention(q, k, v, size=size, causal=causal)
-    assert_close(found, ScaledDotProductAttention()(q, k, v, causal=causal))
-
-
-def test_scores_of_any_size_do_not_overflow() -> None:
-    """exp(1000) is infinite: only the running maximum keeps the sums finite, whether it comes first or last."""
-    values = torch.eye(3, dtype=torch.float64)
-    for scores in ([1000.0, 0.0, 999.0], [-1000.0, 1000.0, 1001.0]):
-        row = torch.tensor([scores], dtype=torch.float64)
-        seen = speed.nothing_seen(torch.zeros(1, 3, dtype=torch.float64))
-        for s in range(3):
-            seen = speed.see(seen, row[:, s : s + 1], values[s : s + 1])
-        assert_close(speed.result(seen), row.softmax(-1))
-
-
-def test_no_tile_is_of_the_future() -> None:
-    for t, s, size in [(7, 7, 3), (3, 8, 2), (8, 3, 2)]:
-        for queries, key_tiles in speed.tiles(t, s, size, causal=True):
-            assert all(keys.start <= s - t + queries[-1] for keys in key_tiles)
-
-
-def test_the_fused_kernel_keeps_no_square_for_the_backward_pass() -> None:
-    t = 64
-    q, k, v = (random(1, 1, t, 4, dtype=torch.float32, seed=n).requires_grad_() for n in range(3))
-    plain = speed.saved_shapes(lambda: attention_weights(q, k) @ v)
-    fused = speed.saved_shapes(lambda: F.scaled_dot_product_attention(q, k, v))
-    assert max(math.prod(shape) for shape in plain) == t * t
-    assert 0 < max(math.prod(shape) for shape in fused) <= t * 4
-
-
-@pytest.mark.parametrize("options", [{"qkv_bias": True, "project": False}, {"n_kv_head": 1, "qk_norm": 1e-6}])
-@torch.no_grad()
-def test_attention_step_by_step_is_the_layer(options: dict[str, Any]) -> None:
-    attention, x = MultiHeadAttention(10, 8, 2, **options).double(), random(9, 10)
-    cos, sin = rotary(9, attention.head_dim)
-    for angles in (None, (cos.double(), sin.double())):
-        assert_close(speed.attend_step_by_step(attention, x, angles), attention(x, causal=True, rotary=angles))
-
-
-@ALL_SHAPES
-@pytest.mark.parametrize("sizes", [(1,) * 13, (7, *(1,) * 6), (3, 5, 5)], ids=["ones", "prompt", "odd"])
-@torch.no_grad()
-def test_logits_with_a_cache_are_those_without(shape: dict[str, Any], sizes: tuple[int, ...]) -> None:
-    """Without dropout, and the mode of the model is left alone."""
-    model, ids = tiny(**shape, dropout=0.5), some_ids(3, 13)
-    expected = model(ids)
-    assert_close(speed.logits_step_by_step(model.train(), ids, sizes), expected)
-    assert model.training
-
-
-@pytest.mark.parametrize("cached", [True, False])
-@pytest.mark.parametrize(("prompt", "new"), [(1, 1), (1, 7), (6, 4)])
-def test_the_formula_counts_what_the_loop_counts_and_what_the_model_does(prompt: int, new: int, cached: bool) -> None:
-    expected = speed.work_by_loop(prompt, new, cached=cached)
-    assert speed.work(prompt, new, cached=cached) == expected
-    assert speed.watched_work(tiny(), list(range(prompt)), new, cached=cached) == expected
-
-
-@ALL_SHAPES
-@torch.no_grad()
-def test_multiplications_and_bytes_are_counted(shape: dict[str, Any]) -> None:
-    """Up to 15 keys the production layer takes two plain products, which torch counts; it counts additions too."""
-    model, t = tiny(torch.bfloat16, **shape), 11
-    with FlopCounterMode(display=False) as counter:
-        model(torch.zeros(1, t, dtype=torch.long))
-    assert counter.get_total_flops() == 2 * speed.multiplications(model.config, speed.Work(t, t * t, t))
-    cache = model.new_cache(3)
-    model(torch.zeros(3, 7, dtype=torch.long), cache)
-
-    def held(layer: LayerCache) -> int:
-        nothing = torch.empty(3, model.config.n_kv_head, 0, model.config.head_dim, dtype=torch.bfloat16)
-        return sum(part.numel() * part.element_size() for part in layer.append(nothing, nothing))
-
-    total = sum(held(layer) for layer in cache.layers)
-    assert total == speed.cache_bytes(model.config, 7, batch=3, dtype=torch.bfloat16)
 
 
 # --- 10: three models ---

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import csv
 import dataclasses
 import itertools
@@ -31,7 +30,6 @@ from jumok.course.ladder.results import LadderRecord, Point, RungResult, TextFac
 from jumok.course.ladder.run import Ladder, LadderEvent, LadderFinished, RungFinished, RungStarted, default_folder
 from jumok.course.ladder.rungs import PARTS, RUNGS, TEXTS, LadderConfig, say
 from jumok.course.ladder.verdicts import verdict
-from jumok.course.pages.chapter import Code, Picture, chapter, check
 from jumok.course.words import LANGUAGES, Language, words_in
 from jumok.errors import ConfigError, JumokError, ResumeError, RunError, TextError
 from jumok.interop.huggingface.convert import to_hf
@@ -43,7 +41,6 @@ from jumok.training.trainer import Trainer
 
 pytestmark = pytest.mark.slow
 
-LEARN = Path(__file__).resolve().parents[2] / "docs" / "learn"
 SLUGS = [rung.slug for rung in RUNGS]
 TINY_LADDER: dict[str, Any] = {
     "steps_per_rung": 4, "n_layer": 2, "n_head": 2, "n_embd": 16, "context_length": 16, "batch_size": 4,
@@ -91,17 +88,20 @@ def test_each_rung_adds_what_it_says_and_nothing_else() -> None:
     for below, rung in itertools.pairwise(RUNGS):
         (_, before), (_, after) = asked.settings(below), asked.settings(rung)
         differing = {name for name in before.keys() & after.keys() if before[name] != after[name]}
-        assert differing == {*rung.changes, *rung.grows}, rung.slug
+        new = {"rotary", "rms", "gated", "start"} if rung.slug == "tied" else set()  # as in the rungs before it
+        named = {*rung.changes, *rung.grows} - new - ({"start"} if rung.slug == "look-back" else set())
+        assert differing == named, rung.slug
         gone = before.keys() - after.keys()
+        parts = {"mixing": "attention", "feed_forward": True, "residual": True, "norm": True}
         if rung.slug == "dropout":
-            assert gone == set(PARTS)
-            assert {name: before[name] for name in PARTS} == {
-                "mixing": "attention", "feed_forward": True, "residual": True, "norm": True,
-            }  # fmt: skip
-        elif rung.slug == "modern":
-            assert gone == {"learning_rate"}
+            assert gone == parts.keys()
+            assert {name: before[name] for name in gone} == parts
+        elif rung.slug == "look-back":
+            parts |= {"rotary": True, "rms": True, "gated": True, "start": "identity"}
+            assert gone == parts.keys() == set(PARTS)
+            assert {name: before[name] for name in gone} == parts
         else:
-            assert gone == set()
+            assert gone == ({"learning_rate"} if rung.slug == "muon" else set())
 
 
 @pytest.mark.long
@@ -110,17 +110,17 @@ def test_the_top_rungs_are_the_production_gpt(climbed: tuple[Path, list[LadderEv
     out, _ = climbed
     folders = sorted(path for path in out.iterdir() if path.is_dir())
     types = [json.loads((folder / "config.json").read_text("utf-8"))["model"]["type"] for folder in folders]
-    assert types == ["rung"] * 8 + ["gpt"] * 2
+    assert [number for number, kind in enumerate(types, 1) if kind == "gpt"] == [9, 16]
     vocab = jumok.load(folders[0]).config.vocab_size
     shape = {
         "vocab_size": vocab, "n_layer": 2, "n_head": 2, "n_embd": 16, "context_length": 16, "frame": Frame()
     }  # fmt: skip
-    classic, modern = jumok.load(folders[8]), jumok.load(folders[9])
+    classic, modern = jumok.load(folders[8]), jumok.load(folders[15])
     assert classic.config == GPTConfig(**shape, family="classic", dropout=0.1, tie_embeddings=False)
     assert modern.config == GPTConfig(**shape)
     for number, folder in enumerate(folders):
         target = tmp_path / f"hf-{number}"
-        if number < 8:
+        if number not in {8, 15}:
             with pytest.raises(JumokError, match="type='rung', which transformers does not compute"):
                 to_hf(jumok.load(folder), target)
         else:
@@ -129,11 +129,11 @@ def test_the_top_rungs_are_the_production_gpt(climbed: tuple[Path, list[LadderEv
 
 def test_the_last_rung_trains_as_jumok_does_by_default(climbed: tuple[Path, list[LadderEvent]]) -> None:
     out, _ = climbed
-    trained = RunFolder(out / "10-modern").read_config()["train"]
+    trained = RunFolder(out / "16-look-back").read_config()["train"]
     default = TrainConfig().to_dict()
     prescribed = {
-        "steps", "minutes", "passes", "batch_size", "eval_tokens", "patience", "sample_tokens", "save_every",
-        "precision", "compile", "attention", "planned_tokens",
+        "steps", "minutes", "passes", "batch_size", "eval_every", "eval_tokens", "patience", "sample_tokens",
+        "save_every", "precision", "compile", "attention", "planned_tokens",
     }  # fmt: skip
     assert {name for name, value in trained.items() if default.get(name) != value} <= prescribed
     assert trained["optimizer"] == "muon"
@@ -154,7 +154,9 @@ def test_all_rungs_learn_and_are_tested_alike(climbed: tuple[Path, list[LadderEv
             assert all(torch.equal(ours, theirs) for ours, theirs in batches)
         ours, theirs = (dataclasses.asdict(each.config) for each in (trainer, reference))
         differing = {name for name in ours if ours[name] != theirs[name]}
-        assert differing <= ({"optimizer", "learning_rate", "weight_decay"} if folder.name == "10-modern" else set())
+        assert differing <= (
+            {"optimizer", "learning_rate", "weight_decay"} if folder.name[:2] in {"15", "16"} else set()
+        )
     default = Trainer.start(out.parent / "default", text, steps=1, n_layer=1, device="cpu")
     assert default.folder.read_tokenizer().fingerprint == reference.folder.read_tokenizer().fingerprint
 
@@ -182,7 +184,7 @@ def test_events_come_in_order(climbed: tuple[Path, list[LadderEvent]]) -> None:
     out, events = climbed
     started, finished = only(events, RungStarted), only(events, RungFinished)
     assert [event.rung.slug for event in started] == [event.rung.slug for event in finished] == SLUGS
-    assert [event.number for event in started] == list(range(1, 11))
+    assert [event.number for event in started] == list(range(1, 17))
     assert [event.folder.name for event in finished] == [f"{n:02d}-{slug}" for n, slug in enumerate(SLUGS, 1)]
     assert all(event.step == 0 and event.before for event in started)
     assert not any(event.earlier for event in finished)
@@ -192,7 +194,7 @@ def test_events_come_in_order(climbed: tuple[Path, list[LadderEvent]]) -> None:
     assert [path.name for path in last.outputs] == ["ladder.json", "ladder.md", "ladder.png", "report.html"]
     assert all(path.is_file() for path in last.outputs)
     steps = [event.step for event in only(events, Step)]
-    assert steps == [1, 2, 3, 4] * 10
+    assert steps == [1, 2, 3, 4] * 16
 
 
 @pytest.mark.slow
@@ -260,7 +262,7 @@ def test_an_interrupted_ladder_continues_to_the_same_end(
     started = only(second, RungStarted)[0]
     assert (started.number, started.step) == (3, 2)
     third = list(Ladder(text, out, config(), device="cpu").run())
-    assert [event.step for event in only(third, Step)] == [2, 3, 4, 1, 2, 3, 4]
+    assert [event.step for event in only(third, Step)] == [2, 3, 4, *[1, 2, 3, 4] * 7]
     assert essence(LadderRecord.read(out)) == essence(LadderRecord.read(climbed[0]))
 
 
@@ -301,7 +303,7 @@ def test_a_finished_ladder_is_only_told_again(
     out = tmp_path / "out"
     copy_folder(climbed[0], out)
     events = list(Ladder(text, out, config(), language="ko", device="cpu").run())
-    assert [type(event) for event in events] == [RungFinished] * 10 + [LadderFinished]
+    assert [type(event) for event in events] == [RungFinished] * 16 + [LadderFinished]
     assert all(event.earlier for event in only(events, RungFinished))
     assert "바이그램" in (out / "ladder.md").read_text(encoding="utf-8")
     assert "bigram" in (climbed[0] / "ladder.md").read_text(encoding="utf-8")
@@ -345,7 +347,7 @@ def test_a_budget_of_minutes(text: Text, tmp_path: Path) -> None:
     """However small, each rung takes a step, and continues with the time that is left."""
     asked = config(precision="auto", steps_per_rung=None, minutes_per_rung=0.001)
     events = list(Ladder(text, tmp_path / "out", asked, device="cpu").run())
-    assert [event.result.steps >= 1 for event in only(events, RungFinished)] == [True] * 10
+    assert [event.result.steps >= 1 for event in only(events, RungFinished)] == [True] * 16
     trained = [RunFolder(path).read_config()["train"] for path in sorted((tmp_path / "out").glob("*-*"))]
     given = [each["minutes"] for each in trained]
     [precision] = {each["precision"] for each in trained}
@@ -379,8 +381,8 @@ def test_a_text_that_is_too_short(tmp_path: Path, tales: str) -> None:
         ("{", "is damaged"),
         ("[]", "is damaged"),
         ("{}", "is damaged"),
-        ('{"format": 2}', "has format 2; this version of jumok supports format 1"),
-        ('{"format": 1, "text": {}, "asked": null, "config": {"n_layers": 3}}', "is damaged"),
+        ('{"format": 3}', "has format 3; this version of jumok supports format 2"),
+        ('{"format": 2, "text": {}, "asked": null, "config": {"n_layers": 3}}', "is damaged"),
         (b"\xff\xfe", "is damaged"),
     ],
     ids=["cut off", "a list", "empty", "of the future", "unknown setting", "no text"],
@@ -481,6 +483,21 @@ def test_the_reason_goes_with_the_sign(language: Language, slug: str) -> None:
     assert "0.500" in said[3.5]
 
 
+def test_the_step_at_which_a_rung_passes_the_bigram() -> None:
+    """The first validation below the lowest of the bigram, whose curve is measured on the same text."""
+    record = made_up()
+    assert record.passes_bigram(RUNGS[3]) is None, "3.0 is not below 3.0"
+    faster = dataclasses.replace(
+        record.results[3],
+        curve=tuple(Point(tokens=n * 2048, seconds=1.0 * n, nats_per_char=4.0 - n) for n in (1, 2, 3)),
+    )
+    record = dataclasses.replace(record, results=(*record.results[:3], faster, *record.results[4:]))
+    assert record.passes_bigram(RUNGS[3]) == 2
+    rows = report.table(record, "en")[1]
+    assert [row[4] for row in rows[:5]] == ["", "not yet", "not yet", "step 2", "not yet"]
+    assert "From step 2 on" in verdict(record, RUNGS[3], "en")
+
+
 def test_less_text_and_the_bigram_are_told() -> None:
     record = made_up(bigram=2.0)
     slow = dataclasses.replace(record.results[5], tokens=40_000)
@@ -509,8 +526,8 @@ def test_too_few_steps_are_no_reason(language: Language) -> None:
 def test_the_table(climbed: tuple[Path, list[LadderEvent]], language: Language) -> None:
     record = LadderRecord.read(climbed[0])
     lines = report.markdown_table(record, language).splitlines()
-    assert len(lines) == 12
-    assert {line.count("|") for line in lines} == {7}
+    assert len(lines) == 18
+    assert {line.count("|") for line in lines} == {8}
     cells = [cell.strip() for cell in lines[4].split("|")[1:-1]]
     before, result = record.results[1], record.results[2]
     change = result.nats_per_char - before.nats_per_char
@@ -556,7 +573,7 @@ def test_what_comes_from_a_text_is_escaped() -> None:
 def test_a_ladder_that_is_not_finished_says_so() -> None:
     record = dataclasses.replace(made_up(), results=made_up().results[:3])
     html = report.page(record, "en")
-    assert "Rungs still to come: 7." in html
+    assert "Rungs still to come: 13." in html
     assert "jumok generate OUT/03-one-head 그날" in html
     assert "Rungs still to come" not in report.page(made_up(), "en")
 
@@ -574,7 +591,7 @@ def curves(count: int) -> dict[str, tuple[list[float], list[float]]]:
 @pytest.mark.parametrize("dark", [False, True])
 def test_a_picture_for_each_window(narrow: bool, dark: bool, tmp_path: Path) -> None:
     path = tmp_path / "ladder.png"
-    draw_ladder(curves(10), path, x_label="초", y_label="손실", floor=("바닥", 3.0), narrow=narrow, dark=dark)
+    draw_ladder(curves(16), path, x_label="초", y_label="손실", floor=("바닥", 3.0), narrow=narrow, dark=dark)
     content = path.read_bytes()
     assert content.startswith(b"\x89PNG")
     width, height = int.from_bytes(content[16:20]), int.from_bytes(content[20:24])
@@ -590,14 +607,14 @@ def test_a_picture_for_each_window(narrow: bool, dark: bool, tmp_path: Path) -> 
 def test_the_table_fits_the_terminal(
     language: Language, width: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """At 60 columns without the last column, and no row broken."""
+    """In a narrow terminal without the last columns, and no row broken."""
     monkeypatch.setenv("COLUMNS", str(width))
     show_ladder(made_up(bigram=12.345), language)
     lines = capsys.readouterr().out.splitlines()
-    assert len(lines) == 11
+    assert len(lines) == 17
     assert max(cell_len(line) for line in lines) <= width
-    assert all("12,346" in line for line in lines[1:])
-    assert ("100,000" in lines[1]) is (width >= 72)
+    assert ("12,346" in lines[1]) is (width >= 74)
+    assert ("100,000" in lines[1]) is (width >= 86)
 
 
 @pytest.fixture
@@ -620,10 +637,10 @@ def test_the_command(ladder: Jumok) -> None:
     """Plain lines on a pipe, the table on stdout; and once more in the other language, with nothing trained again."""
     end = ladder("tales.txt", "--steps-per-rung", 2, "--lang", "en")
     assert end.code == 0
-    assert len(end.out.splitlines()) == 11
-    assert "10 modern with Muon" in end.out
+    assert len(end.out.splitlines()) == 17
+    assert "16 heads that look back" in end.out
     assert "\x1b" not in end.out + end.err
-    assert end.err.count(" parameters\n") == 10
+    assert end.err.count(" parameters\n") == 16
     assert "50% · step 1" in end.err
     assert "runs/ladder/report.html" in end.err
     again = ladder("tales.txt", "--steps-per-rung", 2, "--lang", "ko", "--json", "--quiet")
@@ -658,9 +675,9 @@ def test_a_signal_saves_and_names_the_command_that_continues(
     assert Path("my ladder/report.html").is_file()
     end = ladder(*shlex.split(command)[3:])
     assert end.code == 0
-    assert "1/10 bigram: finished before" in end.err
+    assert "1/16 bigram: finished before" in end.err
     assert "continues after step 1" in end.err
-    assert len(taken) == 20
+    assert len(taken) == 32
 
 
 @pytest.mark.long
@@ -706,36 +723,3 @@ def test_control_characters_of_a_sample_do_not_reach_the_terminal(capsys: pytest
     shown = capsys.readouterr().err
     assert "글␛[2J␇자 ⏎ 둘째 줄" in shown
     assert "\x1b" not in shown
-
-
-# --- the page in the docs ---
-
-
-@pytest.mark.long
-@languages
-def test_the_page_on_the_ladder_does_what_it_says(language: Language, tmp_path: Path) -> None:
-    """Its blocks of code print what stands below them, as in the chapters."""
-    assert [str(failure) for failure in check(chapter("ladder", language), tmp_path)] == []
-
-
-def test_the_page_is_the_same_in_both_languages() -> None:
-    """The same code and the same output, but for comments; the same figures in the table, and the picture."""
-    ko, en = (
-        [part for part in chapter("ladder", language).parts() if isinstance(part, Code)] for language in LANGUAGES
-    )
-    assert len(ko) == 7
-    assert [part.output for part in ko] == [part.output for part in en]
-    assert [ast.dump(ast.parse(part.source)) for part in ko] == [ast.dump(ast.parse(part.source)) for part in en]
-    figures = []
-    for language in LANGUAGES:
-        page = chapter("ladder", language).text
-        [table] = re.findall(r"^<!-- ladder:begin -->\n((?:\|.*\n)*)<!-- ladder:end -->$", page, re.MULTILINE)
-        lines, expected = table.splitlines(), report.markdown_table(made_up(), language).splitlines()
-        assert len(lines) == 12
-        assert lines[:2] == expected[:2]
-        assert [line.split("|")[1] for line in lines] == [line.split("|")[1] for line in expected]
-        figures.append([re.findall(r"[+−]?\d[\d,.]*", line.split("|", 2)[2]) for line in lines[2:]])
-        [picture] = (part for part in chapter("ladder", language).parts() if isinstance(part, Picture))
-        assert picture.path == LEARN / "pictures" / language / "ladder.png"
-        assert picture.path.read_bytes().startswith(b"\x89PNG")
-    assert figures[0] == figures[1]

@@ -26,6 +26,7 @@ from jumok.messages import tr
 
 Family = Literal["modern", "classic"]
 Mixing = Literal["none", "average", "attention"]
+Start = Literal["gpt2", "identity", "look_back"]
 RopeKind = Literal["linear", "dynamic", "yarn", "longrope", "llama3"]
 
 LONGEST_TABLE = 4096  # positions; that of 131,072 and heads of 128 would have 134 MB
@@ -135,9 +136,9 @@ class GPTConfig(ModelConfig):
         self._fill(
             head_dim=self.n_embd // self.n_head,
             n_kv_head=self.n_head,
-            mlp_width=-(-self.n_embd * 8 // 3 // 64) * 64 if modern else 4 * self.n_embd,
+            mlp_width=-(-self.n_embd * 8 // 3 // 64) * 64 if self.has_gate else 4 * self.n_embd,
             activation=choices[0],
-            norm_eps=1e-6 if modern else 1e-5,
+            norm_eps=1e-6 if self.has_rms else 1e-5,
         )
         require_choice("activation", self.activation, choices)
         if self.pooling == "first":
@@ -175,6 +176,21 @@ class GPTConfig(ModelConfig):
             )
 
     @property
+    def has_gate(self) -> bool:
+        """Whether the hidden width of the MLP is by default that of a SwiGLU."""
+        return self.family == "modern"
+
+    @property
+    def has_rms(self) -> bool:
+        """Whether norms are RMSNorms, of queries and keys too, and layers have no biases."""
+        return self.family == "modern"
+
+    @property
+    def first_parameters(self) -> Start:
+        """The initial parameters: as GPT-2; blocks that begin as the identity; or also heads that look back."""
+        return "look_back" if self.family == "modern" else "gpt2"
+
+    @property
     def rotated(self) -> int:
         """The number of dimensions of a head that are rotated; 0 for learned positions."""
         return self.head_dim if self.family == "modern" else 0
@@ -195,7 +211,7 @@ class GPTConfig(ModelConfig):
 
     def block(self) -> BlockConfig:
         """Return the configuration of the blocks."""
-        modern = self.family == "modern"
+        modern = self.has_rms
         return BlockConfig(
             width=self.n_embd,
             n_head=self.n_head,
@@ -203,7 +219,7 @@ class GPTConfig(ModelConfig):
             head_dim=self.head_dim,
             mlp_width=self.mlp_width,
             activation="gelu_tanh" if self.activation == "gelu" else self.activation,
-            gated=modern,
+            gated=self.has_gate,
             norm="rms" if modern else "layer",
             norm_eps=self.norm_eps,
             qk_norm=modern,
@@ -219,7 +235,8 @@ class GPTConfig(ModelConfig):
 class RungConfig(GPTConfig):
     """A GPT with components removed, for the ladder of `jumok.course`: a series of models that adds them one by one.
 
-    With the default values it is the GPT of its family. `transformers` has no class for the others.
+    With the default values it is the GPT of its family. `transformers` has no class for the others. The last four
+    fields are for the modern family: each puts a component of GPT-2 in the place of a modern one.
 
     Raises:
         ConfigError: as GPTConfig; or mixing="average" and the heads together are not as wide as the model.
@@ -229,6 +246,10 @@ class RungConfig(GPTConfig):
     feed_forward: bool = setting(True, "whether blocks have an MLP")
     residual: bool = setting(True, "whether a block adds to its input, or replaces it")
     norm: bool = setting(True, "whether there are norms")
+    rotary: bool = setting(True, "whether positions are rotary, or learned as in GPT-2 (modern)")
+    rms: bool = setting(True, "whether norms are RMSNorms, of queries and keys too, without biases (modern)")
+    gated: bool = setting(True, "whether the MLP is a SwiGLU (modern)")
+    start: Start = setting("look_back", "initial parameters: gpt2, identity or look_back (modern)")
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -245,6 +266,31 @@ class RungConfig(GPTConfig):
                 head_dim=self.head_dim,
                 n_embd=self.n_embd,
             )
+
+    def _activations(self) -> tuple[str, ...]:
+        return super()._activations() if self.has_gate == (self.family == "modern") else ACTIVATIONS["classic"]
+
+    @property
+    def has_gate(self) -> bool:
+        """Whether the MLP is a SwiGLU."""
+        return super().has_gate and self.gated
+
+    @property
+    def has_rms(self) -> bool:
+        """Whether norms are RMSNorms, of queries and keys too, and layers have no biases."""
+        return super().has_rms and self.rms
+
+    @property
+    def first_parameters(self) -> Start:
+        """The initial parameters; without rotary positions no head looks back."""
+        if self.family == "classic":
+            return "gpt2"
+        return "identity" if self.start == "look_back" and not self.rotary else self.start
+
+    @property
+    def rotated(self) -> int:
+        """The number of dimensions of a head that are rotated; 0 for learned positions."""
+        return super().rotated if self.rotary else 0
 
     def block(self) -> BlockConfig:
         """Return the configuration of the blocks, without the removed components."""

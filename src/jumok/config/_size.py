@@ -21,7 +21,7 @@ def count_parameters(config: ModelConfig) -> int:
         return vocab * c + placement + blocks
     if isinstance(config, BERTConfig):
         return _bert_embeddings(config) + blocks + _bert_head(config)
-    placed = config.family == "classic" and (not isinstance(config, RungConfig) or config.mixing == "attention")
+    placed = not config.rotated and (not isinstance(config, RungConfig) or config.mixing == "attention")
     tables = vocab * c * (1 if config.tie_embeddings else 2) + (length * c if placed else 0)
     query = c if config.labels and config.pooling == "attention" else 0
     return tables + blocks + _norm(config.block()) + len(config.labels) * c + query

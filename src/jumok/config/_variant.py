@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from jumok.config._fields import nearest_multiples, require_range, setting
-from jumok.config._gpt import NEEDED, GPTConfig, RopeScaling
+from jumok.config._gpt import NEEDED, GPTConfig, RopeScaling, Start
 from jumok.config._model import Activation, BlockConfig
 from jumok.errors import ConfigError
 
@@ -83,6 +83,11 @@ class GPTVariantConfig(GPTConfig):
                     rotary_dim=self.rotary_dim,
                     expected=self.rotary_dim // 2,
                 )
+
+    @property
+    def first_parameters(self) -> Start:
+        """The initial parameters: blocks that begin as the identity."""
+        return "identity"
 
     @property
     def rotated(self) -> int:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from jumok.config import GPTConfig, GPTVariantConfig
+from jumok.config import GPTConfig
 from jumok.errors import JumokError
 from jumok.models.base import ConfiguredModel, checked_ids
 from jumok.models.initialization import look_back_by_rotation
@@ -34,9 +34,8 @@ class GPT(ConfiguredModel[GPTConfig]):
 
     def __init__(self, config: GPTConfig) -> None:
         super().__init__(config)
-        modern = config.family == "modern"
         self.token_embedding = nn.Embedding(config.vocab_size, config.n_embd)
-        self.position_embedding = None if modern else nn.Embedding(config.context_length, config.n_embd)
+        self.position_embedding = None if config.rotated else nn.Embedding(config.context_length, config.n_embd)
         self.dropout = Dropout(config.dropout)
         self.blocks = nn.ModuleList(Block(config.block()) for _ in range(config.n_layer))
         self.norm = make_norm(config.block())
@@ -46,7 +45,7 @@ class GPT(ConfiguredModel[GPTConfig]):
         self.pooling = Pooling(config.pooling, config.n_embd) if config.labels else None
         self.classifier = nn.Linear(config.n_embd, len(config.labels), bias=False) if config.labels else None
         self._window = max((config.window(i) or 0 for i in range(config.n_layer)), default=0)  # 0: no layer has one
-        table = self._rotary(config.table_length) if modern else (None, None)
+        table = self._rotary(config.table_length) if config.rotated else (None, None)
         self.register_buffer("cos", table[0], persistent=False)
         self.register_buffer("sin", table[1], persistent=False)
         self._initialise()
@@ -54,17 +53,17 @@ class GPT(ConfiguredModel[GPTConfig]):
     def _initialise(self) -> None:
         # As GPT-2: N(0, 0.02); the projections into the residual stream are divided by the root of their number. In the
         # modern family these are zero instead, so that each block begins as the identity.
-        modern = self.config.family == "modern"
-        into_residual = 0.0 if modern else 0.02 * (2 * self.config.n_layer) ** -0.5
+        first = self.config.first_parameters
+        into_residual = 0.0 if first != "gpt2" else 0.02 * (2 * self.config.n_layer) ** -0.5
         for name, parameter in self.named_parameters():
             if name.endswith(("o_proj.weight", "down_proj.weight")):
                 nn.init.normal_(parameter, std=into_residual)
             elif parameter.dim() == 2:
-                std = parameter.shape[1] ** -0.5 if modern and name.startswith("blocks.") else 0.02
+                std = parameter.shape[1] ** -0.5 if first != "gpt2" and name.startswith("blocks.") else 0.02
                 nn.init.normal_(parameter, std=std)
             elif name.endswith("bias"):
                 nn.init.zeros_(parameter)
-        if modern and not isinstance(self.config, GPTVariantConfig):
+        if first == "look_back":
             layers = [block.attention for block in self.blocks if isinstance(block, Block)]
             look_back_by_rotation(self.token_embedding.weight, layers, base=self.config.rope_theta)
 

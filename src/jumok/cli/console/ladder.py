@@ -84,14 +84,14 @@ class LadderView(BarView):
             self._console.print(Line.assemble((f"  {self._say(when)}: ", "dim"), (on_one_line(text), "italic")))
 
 
-WHOLE_TABLE = 72  # columns of a terminal that has room for the last column of the table
+WIDTHS = (86, 74, 66)  # columns of a terminal that has room for all columns of the table, all but one, all but two
 
 
 def show_ladder(record: LadderRecord, language: Language) -> None:
     """Print the table of a ladder."""
     console = Console(highlight=False)
     headings, rows = table_of(record, language)
-    columns = len(headings) if console.width >= WHOLE_TABLE else len(headings) - 1
+    columns = len(headings) - sum(console.width < width for width in WIDTHS)
     table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 1, 0, 0))
     for number, heading in enumerate(headings[:columns]):
         table.add_column(heading, justify="left" if number == 0 else "right")

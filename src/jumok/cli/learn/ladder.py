@@ -1,4 +1,4 @@
-"""`jumok learn ladder`: train ten models on a text, each with more components than the one before."""
+"""`jumok learn ladder`: train a series of models on a text, each with another component than the one before."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ MINUTES_PER_RUNG = 1.0
 
 @click.command(
     cls=Verb,
-    short_help="Train ten models on a text, from a bigram to GPT.",
+    short_help="Train a series of models on a text, from a bigram to GPT.",
     examples="""
     jumok learn ladder
     jumok learn ladder novel.txt --minutes-per-rung 2 --out runs/ladder
@@ -52,7 +52,7 @@ def ladder(
 ) -> None:
     """Train the ladder: a series of small models, from a bigram model to the default GPT.
 
-    With a TEXT, the models are trained on it. Without one, the page on the ladder is shown, or, if another option is
+    With a TEXT, the models are trained on it. Without one, the chapter on the ladder is shown, or, if another option is
     given, the models are trained on the built-in stories.
     """
     chosen = language or users_language()

@@ -1,1 +1,1 @@
-"""The ladder: ten models, each with one more part of a Transformer, trained on the same text and measured."""
+"""The ladder: models that each have one more part of a Transformer, trained on the same text and measured."""

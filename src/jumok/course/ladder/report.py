@@ -13,7 +13,7 @@ from string import Template
 
 from jumok.course.ladder.picture import draw_ladder
 from jumok.course.ladder.results import LadderRecord, RungResult, write_output
-from jumok.course.ladder.rungs import RUNGS, TEXTS, say
+from jumok.course.ladder.rungs import RUNGS, TEXTS, LadderRung, say
 from jumok.course.ladder.verdicts import verdict
 from jumok.course.words import Language, read_toml
 from jumok.messages import shell
@@ -39,7 +39,10 @@ def write(record: LadderRecord, out: Path, language: Language) -> list[Path]:
 
 
 def table(record: LadderRecord, language: Language) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-    """Return the headings, and a row for each finished rung: name, parameters, loss, change, speed, training tokens."""
+    """Return the headings, and a row for each finished rung.
+
+    A row has name, parameters, loss, change, the step at which it passes the bigram, speed, and training tokens.
+    """
     rows: list[tuple[str, ...]] = []
     before: RungResult | None = None
     for number, rung in enumerate(RUNGS, 1):
@@ -52,12 +55,20 @@ def table(record: LadderRecord, language: Language) -> tuple[tuple[str, ...], li
                     f"{result.parameters:,}",
                     f"{result.nats_per_char:.3f}",
                     change,
+                    _passes(record, rung, language),
                     f"{result.tokens_per_second:,.0f}",
                     f"{result.tokens:,}",
                 )
             )
         before = result
     return tuple(read_toml(TEXTS)["table"][language]), rows
+
+
+def _passes(record: LadderRecord, rung: LadderRung, language: Language) -> str:
+    if rung == RUNGS[0]:
+        return ""
+    step = record.passes_bigram(rung)
+    return say("not_yet", language) if step is None else say("step", language, step=step)
 
 
 def markdown_table(record: LadderRecord, language: Language) -> str:
@@ -119,7 +130,7 @@ def page(record: LadderRecord, language: Language) -> str:
     return Template(template).substitute(
         language=language,
         title=title,
-        lead=_escaped("lead", language),
+        lead=_escaped("lead", language, count=len(RUNGS)),
         notes="\n".join(f"<p>{note}</p>" for note in _notes(record, language)),
         facts="\n".join(f"<dt>{name}</dt><dd>{value}</dd>" for name, value in _facts(record, language)),
         curves_heading=_escaped("curves", language),

@@ -17,7 +17,7 @@ from jumok.files import parse_json, write_atomic
 from jumok.messages import shell, tr
 from jumok.text import Text
 
-FORMAT = 1
+FORMAT = 2  # 1 had ten rungs
 FILE = "ladder.json"
 
 
@@ -98,6 +98,18 @@ class LadderRecord:
     def result(self, rung: LadderRung) -> RungResult | None:
         """Return the result of a rung, or None if it is not finished."""
         return next((result for result in self.results if result.slug == rung.slug), None)
+
+    def passes_bigram(self, rung: LadderRung) -> int | None:
+        """Return the step from which a rung's loss is below the lowest of the bigram, or None if it never is.
+
+        Both are validations during training, which measure the same part of the held-out text on all rungs.
+        """
+        bigram, result = self.result(RUNGS[0]), self.result(rung)
+        if bigram is None or result is None or not bigram.curve:
+            return None
+        lowest = min(point.nats_per_char for point in bigram.curve)
+        below = next((point.tokens for point in result.curve if point.nats_per_char < lowest), None)
+        return None if below is None else below // (self.config.batch_size * self.config.context_length)
 
     def with_result(self, result: RungResult) -> LadderRecord:
         """Return a copy with the result of one more rung."""

@@ -1,4 +1,4 @@
-"""The ladder: ten models trained one after another on the same text, in the same order, with the same budget.
+"""The ladder: models trained one after another on the same text, in the same order, with the same budget.
 
 Each rung is a run of `jumok.training.trainer` in its own folder, OUT/01-bigram and so on, which can be used like any
 other run folder. Nothing is printed here; progress is yielded as events. A ladder that was interrupted or killed

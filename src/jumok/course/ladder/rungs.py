@@ -1,7 +1,7 @@
-"""The rungs of the ladder: ten models, each with one more part than the one before, and their common settings.
+"""The rungs of the ladder: models that each have one more part than the one before, and their common settings.
 
-The last two are the complete production GPT: the classic one, then the modern one with Muon. The others are the same
-model with parts left out (`jumok.models.rung.Rung`).
+Two are complete production GPTs: the classic one with dropout, and the last one, which is jumok's default. Up to the
+classic one, models have parts left out (`jumok.models.rung.Rung`); after it, parts of GPT-2 are replaced one by one.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from jumok.errors import ConfigError
 
 TEXTS = Path(__file__).parent / "texts.toml"
 MINUTES = 1.0  # for each rung, unless steps are given
+VALIDATIONS = 20  # of each rung, where the length is given in steps
 HELD_OUT = 0.1  # share of the text, taken from its end
 PARTS = tuple({f.name for f in dataclasses.fields(RungConfig)} - {f.name for f in dataclasses.fields(GPTConfig)})
 
@@ -57,7 +58,7 @@ RUNGS = (
         "bigram",
         {
             "family": "classic", "mixing": "none", "n_layer": 1, "n_head": 1, "feed_forward": False,
-            "residual": False, "norm": False, "dropout": 0.0, "tie_embeddings": False,
+            "residual": False, "norm": False, "dropout": 0.0, "tie_embeddings": False, "optimizer": "adamw",
         },
     ),
     LadderRung("average", {"mixing": "average"}),
@@ -68,7 +69,19 @@ RUNGS = (
     LadderRung("residual", {"residual": True}),
     LadderRung("normalisation", {"norm": True}),
     LadderRung("dropout", grows=("dropout",), whole=True),
-    LadderRung("modern", {"family": "modern", "dropout": 0.0, "tie_embeddings": True}, whole=True),
+    LadderRung(
+        "tied",
+        {
+            "family": "modern", "dropout": 0.0, "tie_embeddings": True, "rotary": False, "rms": False, "gated": False,
+            "start": "gpt2",
+        },
+    ),
+    LadderRung("rotary", {"rotary": True}),
+    LadderRung("rms-norm", {"rms": True}),
+    LadderRung("swiglu", {"gated": True}),
+    LadderRung("identity", {"start": "identity"}),
+    LadderRung("muon", {"optimizer": "muon"}),
+    LadderRung("look-back", {"start": "look_back"}, whole=True),
 )  # fmt: skip
 
 
@@ -78,7 +91,7 @@ class LadderConfig:
 
     minutes_per_rung, steps_per_rung: the budget of each rung; by default one minute.
     n_layer, n_head, dropout: from the rung on that adds them. n_embd, context_length, batch_size: of all rungs.
-    learning_rate: of AdamW, on all rungs but the last, which uses jumok's defaults.
+    learning_rate: of AdamW, on all rungs but those with Muon, which use jumok's defaults.
     eval_tokens: held-out tokens evaluated for each point of a curve.
     sample_tokens: length of the sample that each rung generates before and after training.
     precision: of all rungs. "auto" is float32 with steps_per_rung, so that the same ladder gives the same figures;
@@ -142,7 +155,7 @@ class LadderConfig:
             shape |= {**below.changes, **{name: getattr(self, name) for name in below.grows}}
         if rung.whole:
             shape = {name: value for name, value in shape.items() if name not in PARTS}
-        if shape["family"] == "classic":
+        if shape["optimizer"] == "adamw":
             shape["learning_rate"] = self.learning_rate
         common = ("n_embd", "context_length", "batch_size", "eval_tokens", "save_every", "seed")
         pinned = self.precision == "auto" and self.steps_per_rung is not None
@@ -154,6 +167,7 @@ class LadderConfig:
             "minutes": self.minutes_per_rung,
             "passes": 0.0,
             "val": HELD_OUT,
+            "eval_every": 0 if self.steps_per_rung is None else max(1, self.steps_per_rung // VALIDATIONS),
             "patience": 0,  # each rung uses its whole budget
             "compile": "off",  # compiling would take most of a minute, and a different time on each rung
             "sample_tokens": 0,  # the ladder generates its samples outside the budget

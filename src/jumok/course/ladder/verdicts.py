@@ -37,6 +37,8 @@ def verdict(record: LadderRecord, rung: LadderRung, language: Language) -> str:
     share = result.tokens / before.tokens
     if share < LESS_TEXT:
         sentences.append(say("less_text", language, share=share))
+    if (step := record.passes_bigram(rung)) is not None:
+        sentences.append(say("passes", language, step=step))
     return " ".join([*sentences, *_behind_the_bigram(record, rung, language)])
 
 
