@@ -62,7 +62,7 @@ def test_the_way_through_an_exercise(jumok) -> None:
     assert refused.code == 1
     assert "Try practice/08_softmax.py yourself first" in refused.err
     written(WRONG)
-    end = jumok("learn", "check", "4", "--lang", "en")
+    end = jumok("learn", "check", "8", "--lang", "en")
     assert end.code == 1
     assert "The rows do not sum to one" in end.out
     assert "jumok learn hint practice/08_softmax.py" in end.err
@@ -97,7 +97,7 @@ def test_a_file_that_fails_now_loses_its_mark(jumok) -> None:
         assert not marked()
     written(ONE.solution)
     jumok("learn", "check", FILE)
-    jumok("learn", "practice", "--restore", "4")
+    jumok("learn", "practice", "--restore", "8")
     assert not marked()
 
 
@@ -129,7 +129,7 @@ def test_a_finished_part_can_be_trained(jumok) -> None:
     (Path("practice") / block.file).write_text(block.solution, encoding="utf-8")
     assert f"Train with it: jumok learn use {Path('practice') / block.file}" in jumok("learn", "check", "block").err
     written(ONE.solution)
-    last = jumok("learn", "check", "4").err
+    last = jumok("learn", "check", "8").err
     assert "jumok learn use" not in last
     assert "Next: practice/09_dot_product_attention.py" in last
 
@@ -154,9 +154,9 @@ def test_restore_keeps_the_old_file(jumok) -> None:
     jumok("learn", "practice")
     for number in (1, 2):
         written(f"mine {number}")
-        assert jumok("learn", "practice", "--restore", "4").code == 0
+        assert jumok("learn", "practice", "--restore", "8").code == 0
         assert Path(FILE).read_text(encoding="utf-8") == ONE.template
-        assert Path(f"practice/04_softmax.old{number}.py").read_text() == f"mine {number}"
+        assert Path(f"practice/08_softmax.old{number}.py").read_text() == f"mine {number}"
 
 
 def test_a_file_anywhere_can_be_checked(jumok) -> None:
@@ -189,7 +189,7 @@ BAD = [
     (["check", "nothing.py"], 2, "There is no exercise 'nothing.py'"),
     (["check", "sofmax"], 2, "08_softmax.py"),
     (["check", "elsewhere/08_softmax.py"], 1, "There is no file elsewhere/08_softmax.py"),
-    (["check", "4"], 1, "There is no file practice/08_softmax.py"),
+    (["check", "8"], 1, "There is no file practice/08_softmax.py"),
     (["hint"], 2, "Missing argument"),
     (["practice", "a-file"], 2, "is a file"),
     (["use", "a-file"], 1, "a-file"),
@@ -218,7 +218,7 @@ def test_the_progress_of_two_commands_at_once_is_kept(jumok) -> None:
     """`check --watch` has read the progress before `hint` is run in another terminal, and saves after it."""
     jumok("learn", "practice")
     watching = Practice(Path("practice"))
-    jumok("learn", "hint", "4")
+    jumok("learn", "hint", "8")
     watching.tried(ONE, Verdict(status="wrong"))
     kept = Practice(Path("practice")).progress["softmax"]
     assert (kept.attempts, kept.hints) == (1, 1)

@@ -230,7 +230,7 @@ def test_until_a_chapter() -> None:
     exam = make_exam([""], 1, until=5)
     assert all(KINDS[kind].chapter <= 5 for kind, _ in exam.sheets[0].questions)
     with pytest.raises(
-        ConfigError, match=r"up to 3 have 6 kinds of questions, and a sheet has 8; until must be at .* 4\."
+        ConfigError, match=r"up to 3 have 6 kinds of questions, and a sheet has 8; until must be at .* 5\."
     ):
         make_exam([""], 1, until=3)
 

@@ -24,7 +24,7 @@ SEEDS = 1_000_000  # a seed that is drawn is below this
     short_help="Write an exam with other numbers for each student, and its key.",
     examples="""
     jumok learn exam --students 30
-    jumok learn exam --names class.txt --until 8 --title Midterm --out midterm
+    jumok learn exam --names class.txt --until 9 --title Midterm --out midterm
     """,
 )
 @option("--students", type=int, help="number of students [1]")

@@ -32,7 +32,7 @@ POLLED = 0.3  # seconds between two looks at the files of --watch
     examples="""
     jumok learn practice
     jumok learn practice my-course --lang ko
-    jumok learn practice --restore 4
+    jumok learn practice --restore 8
     """,
 )
 @click.argument("folder", required=False, type=click.Path(path_type=Path, file_okay=False), metavar="[FOLDER]")
@@ -87,7 +87,7 @@ def practice(folder: Path | None, language: Language | None, restore: str | None
     short_help="Check an exercise, and say what is wrong and why.",
     examples="""
     jumok learn check practice/08_softmax.py
-    jumok learn check 4
+    jumok learn check 8
     jumok learn check
     jumok learn check --watch
     """,

@@ -331,19 +331,20 @@ def bpe_merges(rng: Random) -> Numbers:
 KINDS: Mapping[str, Kind] = {
     draw.__name__: Kind(draw.__name__, chapter, draw)
     for chapter, draws in (
-        (1, (average,)),
-        (2, (dot_products, softmax, softmax_gradient, weighted_sum)),
-        (3, (scaled_scores,)),
-        (4, (causal_row, masked_weights)),
-        (5, (shapes,)),
-        (6, (masked_mean,)),
+        (1, (cross_entropy,)),
+        (2, (average,)),
+        (3, (dot_products, softmax, softmax_gradient, weighted_sum)),
+        (4, (scaled_scores,)),
+        (5, (causal_row, masked_weights)),
+        (6, (shapes,)),
         (7, (layer_norm,)),
         (8, (sinusoidal, rotary)),
-        (9, (kv_cache,)),
-        (10, (parameters,)),
-        (13, (cross_entropy, learning_rate)),
-        (14, (temperature, top_k, top_p)),
-        (15, (bpe_merges,)),
+        (9, (parameters,)),
+        (10, (learning_rate,)),
+        (11, (temperature, top_k, top_p)),
+        (12, (bpe_merges,)),
+        (14, (kv_cache,)),
+        (15, (masked_mean,)),
     )
     for draw in draws
 }
