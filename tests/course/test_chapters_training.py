@@ -5,17 +5,18 @@ from __future__ import annotations
 import math
 import unicodedata
 from collections import Counter
-from typing import Any
 
 import pytest
 import torch
 from equality import assert_close, random, randomise
 from torch import Tensor, nn
+from torch.nn import functional as F
 
-from jumok import BERT, GPT, EncoderDecoder, train_tokenizer
-from jumok.config import BERTConfig, EncoderDecoderConfig, GPTConfig, TrainConfig
+from jumok import GPT, EncoderDecoder, train_tokenizer
+from jumok.config import EncoderDecoderConfig, GPTConfig, TrainConfig
 from jumok.corpora import stories
 from jumok.course.chapters import (
+    bert,
     bigrams,
     foundations,
     recurrence,
@@ -23,9 +24,7 @@ from jumok.course.chapters import (
     training,
     writing,
 )
-from jumok.course.chapters import masked_language_model as mlm
 from jumok.course.chapters.recurrence import AdditiveAttention, DotProductAttention, Kind, Reverser
-from jumok.course.chapters.three_models import NO_TARGET
 from jumok.course.chapters.tokenization import Merge
 from jumok.data.batches import Batches
 from jumok.evaluation.bigram import Bigram
@@ -34,7 +33,6 @@ from jumok.inference.answer_search import Search
 from jumok.inference.generate import generate_ids
 from jumok.inference.sampling import Sampling, drawn, filtered, keep_min_p, keep_top_k, keep_top_p
 from jumok.models.losses import cross_entropies
-from jumok.tokenizers import Tokenizer
 from jumok.training import optim
 
 TALES = "".join(stories.write(12_000))
@@ -336,33 +334,24 @@ def test_the_bigram_loss_by_hand() -> None:
     assert tokenization.token_bigram_loss(train, [2, 1], 3) == pytest.approx(-math.log((2 + 1) / (4 + 3)))
 
 
-# --- 16: BERT ---
-
-SPECIAL = ["[PAD]", "[CLS]", "[SEP]", "[MASK]"]
+# --- 18: BERT ---
 
 
-def the_tokenizer() -> Tokenizer:
-    return train_tokenizer("\n".join(mlm.sentences()), "char", special_tokens=SPECIAL)
-
-
-def test_texts_are_framed_and_padded() -> None:
-    assert mlm.join_texts([5, 6], cls=1, sep=2) == ([1, 5, 6, 2], [0, 0, 0, 0])
-    assert mlm.join_texts([5, 6], [7], cls=1, sep=2) == ([1, 5, 6, 2, 7, 2], [0, 0, 0, 0, 1, 1])
-    tokenizer = the_tokenizer()
-    batch = mlm.framed_batch(["나는", "밥을 먹었다"], tokenizer)
-    pad, cls, sep, _ = (tokenizer.special_tokens[name] for name in SPECIAL)
-    assert batch[:, 0].tolist() == [cls, cls]
-    assert batch[0, 3:].tolist() == [sep, pad, pad, pad, pad]
-    assert tokenizer.decode(batch[1, 1:7].numpy()) == "밥을 먹었다"
+def test_texts_are_joined_and_padded() -> None:
+    assert bert.join_texts([5, 6], [], cls=1, sep=2) == ([1, 5, 6, 2], [0, 0, 0, 0])
+    assert bert.join_texts([5, 6], [7], cls=1, sep=2) == ([1, 5, 6, 2, 7, 2], [0, 0, 0, 0, 1, 1])
+    ids, padding = bert.pad_ids([[1, 2], [1, 5, 2]])
+    assert ids.tolist() == [[1, 2, 0], [1, 5, 2]]
+    assert padding.tolist() == [[True, True, False], [True, True, True]]
 
 
 def test_masking_has_the_shares_of_the_paper() -> None:
     """Special tokens are never chosen, and the input stays as it is."""
-    ids = torch.randint(30, (400, 500), generator=torch.Generator().manual_seed(1))
+    torch.manual_seed(1)
+    ids = torch.randint(30, (400, 500))
     before = ids.clone()
-    generator = torch.Generator().manual_seed(0)
-    inputs, targets = mlm.mask_tokens(ids, mask_id=3, special=range(4), vocab_size=30, random=generator, rate=0.15)
-    chosen = targets != NO_TARGET
+    inputs, targets = bert.mask_tokens(ids, mask_id=3, special=4, vocab_size=30)
+    chosen = targets != -100
     assert torch.equal(ids, before)
     assert not chosen[ids < 4].any()
     assert chosen[ids >= 4].double().mean() == pytest.approx(0.15, abs=0.005)
@@ -374,38 +363,22 @@ def test_masking_has_the_shares_of_the_paper() -> None:
     assert inputs[chosen][~became_mask & ~kept].unique().tolist() == list(range(4, 30)), "ordinary tokens only"
 
 
-@torch.no_grad()
-@pytest.mark.parametrize("head", ["none", "pooler", "mlm"])
-def test_hidden_states_by_hand_are_those_of_the_model(head: Any) -> None:
-    model = BERT(BERTConfig(vocab_size=30, context_length=12, n_layer=2, n_head=2, n_embd=8, head=head)).eval()
-    randomise(model)
-    ids = torch.randint(30, (3, 7))
-    segments = (torch.arange(7) > 3).long().expand(3, 7)
-    hidden = mlm.hidden_states(model, ids, segments)
-    assert_close(hidden, model(ids, token_types=segments))
-    if head == "pooler":
-        assert_close(mlm.pool(model, hidden), model.pooled(hidden))
-    else:
-        with pytest.raises(ValueError, match="has no pooler"):
-            mlm.pool(model, hidden)
+def test_a_mask_is_filled_by_the_logits_at_its_position() -> None:
+    torch.manual_seed(0)
+    model, ids = bert.BERT(20, 8, 1, 2, 8).double().eval(), torch.tensor([1, 3, 5, 3, 2])
+    with torch.no_grad():
+        expected = model.logits(model(ids[None]))[0, [1, 3]].softmax(dim=-1)
+    assert_close(bert.fill_mask(model, ids, mask_id=3), expected)
 
 
-def test_pretraining_and_finetuning_learn() -> None:
-    tokenizer = the_tokenizer()
-    batch = mlm.framed_batch(mlm.sentences(), tokenizer)
-    shape = {"context_length": 12, "n_layer": 1, "n_head": 2, "n_embd": 16, "dropout": 0.0, "attention_dropout": 0.0}
-    runs = []
-    for _ in range(2):
-        torch.manual_seed(0)
-        model = BERT(BERTConfig(vocab_size=tokenizer.vocab_size, **shape, head="mlm"))
-        runs.append(mlm.pretrain(model, batch, tokenizer, steps=30))
-    assert runs[0] == runs[1]
-    assert runs[0][-1] < runs[0][0] - 1
-    model = BERT(BERTConfig(vocab_size=30, **shape, head="classify", labels=("가", "나")))
-    ids = torch.tensor([[1, 5, 2, 0], [1, 6, 7, 2], [1, 8, 2, 0], [1, 9, 7, 2]])
-    labels = torch.tensor([0, 1, 0, 1])
-    mlm.finetune(model, ids, labels, 0, steps=30)
-    assert torch.equal(model.eval().classify(model(ids, ids != 0), ids != 0).argmax(dim=-1), labels)
+def test_fit_trains_a_classifier() -> None:
+    ids, labels = torch.tensor([[1, 5, 2, 0], [1, 6, 7, 2], [1, 8, 2, 0], [1, 9, 7, 2]]), torch.tensor([0, 1, 0, 1])
+    torch.manual_seed(0)
+    model = bert.Classifier(bert.BERT(30, 8, 1, 2, 16), 2)
+    losses = bert.fit(model, lambda: F.cross_entropy(model(ids, ids != 0), labels), steps=40, peak=1e-2)
+    assert len(losses) == 40
+    assert not model.training
+    assert torch.equal(model(ids, ids != 0).argmax(dim=-1), labels)
 
 
 # --- 17: recurrent networks ---

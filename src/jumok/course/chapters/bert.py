@@ -128,7 +128,7 @@ def fill_mask(model: BERT, ids: Tensor, mask_id: int) -> Tensor:
 
 
 class Classifier(nn.Module):
-    """A pretrained BERT with a pooler and a classifier: (B, T) -> (B, classes)."""
+    """A pretrained BERT with a pooler and a classifier: (B, T) -> (B, K), the logits of K classes."""
 
     def __init__(self, bert: BERT, classes: int) -> None:
         super().__init__()
@@ -140,4 +140,4 @@ class Classifier(nn.Module):
     def forward(self, ids: Tensor, padding: Tensor | None = None, segments: Tensor | None = None) -> Tensor:
         """Classify each text by its first hidden state, that of [CLS]."""
         first = self.bert(ids, padding, segments)[:, 0]  # (B, C)
-        return self.classifier(torch.tanh(self.pooler(first)))  # (B, classes)
+        return self.classifier(torch.tanh(self.pooler(first)))  # (B, K)
