@@ -6,7 +6,7 @@ READY  := $(VENV)/.ready
 EMPTY  := build/package/venv/$(notdir $(BIN))
 
 .DEFAULT_GOAL := help
-.PHONY: help demo quick test long gpu check pages docs package sbom bench clean
+.PHONY: help demo quick test long gpu check pages pictures docs package sbom bench clean
 
 help:                     ## show this list
 	@sed -n 's/^\([a-z]*\):[^#]*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -56,6 +56,12 @@ pages: node_modules/.ready ## check style and types of the JavaScript of the pag
 node_modules/.ready: package.json package-lock.json
 	npm ci --ignore-scripts --no-audit --no-fund --silent
 	touch $@
+
+pictures: $(READY)        ## draw the pictures of the chapters and take the screenshots again, in half an hour; needs Chromium and Node
+	$(BIN)/python docs/sources.py
+	$(BIN)/python docs/draw.py
+	$(BIN)/python docs/picture_chapters.py
+	$(BIN)/python docs/picture_pages.py
 
 docs: $(READY)            ## build the documentation site in build/site
 	rm -rf build/site build/doctrees

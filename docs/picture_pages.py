@@ -1,12 +1,12 @@
-"""Takes the pictures of the model page and the playground: python docs/picture_pages.py RUN OTHER_RUN
+"""Takes the screenshots of the documentation: python docs/picture_pages.py [viewer] [page] [playground]
 
-RUN is a GPT on `stories`, as `make demo` trains it; OTHER_RUN is another GPT. The pictures are screenshots of Chromium,
-1280 pixels wide, and go to docs/pictures. They need Playwright (`pip install -e '.[dev]'`), Chromium, and Pillow.
+Without a name, all of them. The models that they show are trained first, in a few minutes, with fixed seeds and numbers
+of steps, in build/pictures, where the next call finds them. The screenshots go to docs/viewer and docs/pictures, each
+in English and in Korean. They need Playwright (`pip install -e '.[dev]'`), Chromium, Pillow, and a font with Hangul.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import re
 import shutil
@@ -21,7 +21,31 @@ from pathlib import Path
 from PIL import Image
 from playwright.sync_api import Browser, Page, sync_playwright
 
-PICTURES = Path(__file__).resolve().parent / "pictures"
+DOCS = Path(__file__).resolve().parent
+PICTURES, VIEWER = DOCS / "pictures", DOCS / "viewer"
+MODELS = DOCS.parent / "build" / "pictures"
+RUNS = {  # the name of a run -> how it is trained
+    "stories": ["--steps", "600", "--size", "nano"],
+    "short": ["--steps", "150", "--size", "nano"],
+    "numbers": ["--task", "seq2seq", "--steps", "1200", "--size", "nano"],
+}
+VIEWS = {  # the name of a picture -> the run, what it reads, the address after "#", the height, and the theme
+    "heads": (
+        "stories",
+        "무지개 뜬 월요일 낮이었어요. 빼빼 마른 다람쥐 풍월은",
+        "view=heads&layer=1&token=12",
+        720,
+        "light",
+    ),
+    "neurons": (
+        "stories",
+        "무지개 뜬 월요일 낮이었어요. 빼빼 마른 다람쥐 풍월은",
+        "view=neurons&layer=1&token=12",
+        720,
+        "light",
+    ),
+    "cross": ("numbers", "1,234,567", "view=cross&block=cross&layer=1&token=8", 640, "dark"),
+}
 LANGUAGES = {"en": "", "ko": ".ko"}  # and what the name of a picture ends with
 PROMPT = "눈 내리는 토요일 아침, 용감한 펭귄 "
 TITLES = {"en": "A model of stories", "ko": "이야기 모델"}
@@ -38,19 +62,45 @@ window.jumok.ready.then(({ session }) => {
 
 def main() -> None:
     """Take the pictures in both languages."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("run", type=Path)
-    parser.add_argument("other", type=Path)
-    args = parser.parse_args()
+    kinds = sys.argv[1:] or ["viewer", "page", "playground"]
+    stories, short, numbers = map(trained, RUNS)
     chromium = shutil.which("chromium") or shutil.which("google-chrome")
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
-        for language in LANGUAGES:
-            picture_model(browser, args.run, Path(folder) / f"{language}.html", language)
-        with server(args.run, args.other) as address:
+        if "viewer" in kinds:
+            for name in VIEWS:
+                picture_viewer(browser, {"stories": stories, "numbers": numbers}, name, Path(folder))
+        if "page" in kinds:
             for language in LANGUAGES:
-                picture_playground(browser, address, (args.run.name, args.other.name), language)
+                picture_model(browser, stories, Path(folder) / f"{language}.html", language)
+        if "playground" in kinds:
+            with server(stories, short) as address:
+                for language in LANGUAGES:
+                    picture_playground(browser, address, (stories.name, short.name), language)
         browser.close()
+
+
+def trained(name: str) -> Path:
+    """The folder of a run, which is trained if it is not there."""
+    run = MODELS / name
+    if not (run / "model.safetensors").is_file():
+        words = ["train", *RUNS[name], "--seed", "1", "--device", "cpu", "--out", str(run)]
+        subprocess.run([sys.executable, "-m", "jumok", *words], check=True)
+    return run
+
+
+def picture_viewer(browser: Browser, runs: dict[str, Path], name: str, folder: Path) -> None:
+    """One view of the viewer, in both languages."""
+    run, text, view, height, theme = VIEWS[name]
+    file = folder / f"{name}.html"
+    words = ["view", str(runs[run]), text, "--neurons", "all", "--exact", "--out", str(file), "--quiet"]
+    subprocess.run([sys.executable, "-m", "jumok", *words], check=True)
+    for language in LANGUAGES:
+        page = browser.new_page(viewport={"width": 1180, "height": height}, locale=language)
+        page.goto(f"{file.as_uri()}#{view}&language={language}&theme={theme}")
+        page.wait_for_timeout(1500)
+        keep(page, name, language, VIEWER)
+        page.close()
 
 
 def picture_model(browser: Browser, run: Path, file: Path, language: str) -> None:
@@ -107,11 +157,11 @@ def server(*runs: Path) -> Iterator[str]:
             process.terminate()
 
 
-def keep(page: Page, name: str, language: str) -> None:
+def keep(page: Page, name: str, language: str, folder: Path = PICTURES) -> None:
     """Write a picture with few colours, which makes it small."""
     image = Image.open(BytesIO(page.screenshot())).convert("RGB")
     few = image.quantize(COLOURS, dither=Image.Dither.NONE)
-    few.save(PICTURES / f"{name}{LANGUAGES[language]}.png", optimize=True)
+    few.save(folder / f"{name}{LANGUAGES[language]}.png", optimize=True)
 
 
 if __name__ == "__main__":
