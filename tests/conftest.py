@@ -399,7 +399,7 @@ def judged(tmp_path: Path) -> Callable[..., dict[str, Any]]:
 
     def verdict(slug: str, *replacements: tuple[str, str]) -> dict[str, Any]:
         found = exercise(slug)
-        source = found.solution
+        source = found.solution("en")
         for old, new in replacements:
             assert source.count(old) == 1, f"{old!r} is in the solution of {slug} {source.count(old)} times"
             source = source.replace(old, new)

@@ -21,7 +21,7 @@ from jumok.course.words import Words
 
 FILE = "practice/08_softmax.py"
 ONE = exercise("softmax")
-WRONG = ONE.solution.replace("e.sum(dim=-1", "e.sum(dim=-2").replace("scores.max(dim=-1", "scores.max(dim=-2")
+WRONG = ONE.solution("en").replace("e.sum(dim=-1", "e.sum(dim=-2").replace("scores.max(dim=-1", "scores.max(dim=-2")
 
 
 @pytest.fixture(autouse=True)
@@ -69,8 +69,8 @@ def test_the_way_through_an_exercise(jumok) -> None:
     assert "행의 합이 1이 아닙니다" in jumok("learn", "check", "softmax", "--lang", "ko").out
     for number in (1, 2, 3, 3):
         assert jumok("learn", "hint", FILE, "--json").json["hints"] == [h.en for h in ONE.hints[:number]]
-    assert jumok("learn", "solution", FILE).out == ONE.solution
-    written(ONE.solution)
+    assert jumok("learn", "solution", FILE).out == ONE.solution("en")
+    written(ONE.solution("en"))
     end = jumok("learn", "check", FILE, "--lang", "en")
     assert end.code == 0
     assert "All right." in end.out
@@ -88,14 +88,14 @@ def test_a_file_that_fails_now_loses_its_mark(jumok) -> None:
         return next(one["right"] for one in listed if one["exercise"] == "softmax")
 
     jumok("learn", "practice")
-    for spoilt in (WRONG, ONE.template):
-        written(ONE.solution)
+    for spoilt in (WRONG, ONE.template("en")):
+        written(ONE.solution("en"))
         jumok("learn", "check", FILE)
         assert marked()
         written(spoilt)
         jumok("learn", "check", FILE)
         assert not marked()
-    written(ONE.solution)
+    written(ONE.solution("en"))
     jumok("learn", "check", FILE)
     jumok("learn", "practice", "--restore", "8")
     assert not marked()
@@ -126,9 +126,9 @@ def test_a_terminal_breaks_lines_between_words(columns: int, monkeypatch: pytest
 def test_a_finished_part_can_be_trained(jumok) -> None:
     jumok("learn", "practice")
     block = exercise("block")
-    (Path("practice") / block.file).write_text(block.solution, encoding="utf-8")
+    (Path("practice") / block.file).write_text(block.solution("en"), encoding="utf-8")
     assert f"Train with it: jumok learn use {Path('practice') / block.file}" in jumok("learn", "check", "block").err
-    written(ONE.solution)
+    written(ONE.solution("en"))
     last = jumok("learn", "check", "8").err
     assert "jumok learn use" not in last
     assert "Next: practice/09_dot_product_attention.py" in last
@@ -141,7 +141,7 @@ def test_check_without_a_file_checks_what_was_begun(jumok) -> None:
     jumok("learn", "practice")
     assert "was begun" in jumok("learn", "check").err
     written(WRONG)
-    Path("practice/01_shapes.py").write_text(exercise("shapes").solution, encoding="utf-8")
+    Path("practice/01_shapes.py").write_text(exercise("shapes").solution("en"), encoding="utf-8")
     end = jumok("learn", "check", "--json")
     assert end.code == 1
     assert [(one["exercise"], one["status"]) for one in end.json["exercises"]] == [
@@ -155,12 +155,12 @@ def test_restore_keeps_the_old_file(jumok) -> None:
     for number in (1, 2):
         written(f"mine {number}")
         assert jumok("learn", "practice", "--restore", "8").code == 0
-        assert Path(FILE).read_text(encoding="utf-8") == ONE.template
+        assert Path(FILE).read_text(encoding="utf-8") == ONE.template("en")
         assert Path(f"practice/08_softmax.old{number}.py").read_text() == f"mine {number}"
 
 
 def test_a_file_anywhere_can_be_checked(jumok) -> None:
-    Path("softmax.py").write_text(ONE.solution, encoding="utf-8")
+    Path("softmax.py").write_text(ONE.solution("en"), encoding="utf-8")
     assert jumok("learn", "check", "softmax.py").code == 0
 
 
@@ -175,7 +175,7 @@ def test_watch_checks_again_when_a_file_is_saved(jumok, monkeypatch: pytest.Monk
     def pause(seconds: float) -> None:
         looks.append(seconds)
         if len(looks) == 1:
-            written(ONE.solution + "\n# longer")
+            written(ONE.solution("en") + "\n# longer")
         elif len(looks) == 3:
             raise KeyboardInterrupt
 
@@ -211,7 +211,7 @@ def test_damaged_progress_is_named(jumok) -> None:
     end = jumok("learn", "check", FILE)
     assert end.code == 1
     assert "practice/progress.json is damaged" in end.err
-    assert Path(FILE).read_text(encoding="utf-8") == ONE.template
+    assert Path(FILE).read_text(encoding="utf-8") == ONE.template("en")
 
 
 def test_the_progress_of_two_commands_at_once_is_kept(jumok) -> None:
@@ -227,7 +227,7 @@ def test_the_progress_of_two_commands_at_once_is_kept(jumok) -> None:
 def test_the_verdict_is_shown_where_the_progress_cannot_be_saved(jumok, monkeypatch: pytest.MonkeyPatch) -> None:
     """A read-only folder, or a full disk."""
     jumok("learn", "practice")
-    written(ONE.solution)
+    written(ONE.solution("en"))
 
     def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
@@ -240,9 +240,9 @@ def test_the_verdict_is_shown_where_the_progress_cannot_be_saved(jumok, monkeypa
 @pytest.mark.parametrize(
     ("content", "status", "mistake"),
     [
-        (b"\xef\xbb\xbf" + ONE.solution.encode(), "right", None),
-        (ONE.solution.replace("\n", "\r\n").encode(), "right", None),
-        (ONE.solution.encode("cp949", "replace"), "wrong", "encoding"),
+        (b"\xef\xbb\xbf" + ONE.solution("en").encode(), "right", None),
+        (ONE.solution("en").replace("\n", "\r\n").encode(), "right", None),
+        (ONE.solution("ko").encode("cp949", "replace"), "wrong", "encoding"),
         (b"", "wrong", "empty-file"),
     ],
 )

@@ -6,7 +6,7 @@ NORMED = "(x - mean) / torch.sqrt(variance + self.eps) * self.weight + self.bias
 VARIANCE = "x.var(dim=-1, unbiased=False, keepdim=True)"
 RETURN_NORMED = f"return {NORMED}"
 FEED = 'hidden = F.gelu(self.up_proj(x), approximate="tanh")  # (B, T, 4C)'
-KEPT = "kept = torch.rand_like(x) >= self.p  # bool, True with probability 1 - p"
+KEPT = "kept = torch.rand_like(x) >= self.p  # bool"
 SCALED = "return x * kept / (1 - self.p)"
 EVALUATED = "        if not self.training:\n            return x\n"
 ATTENTION = "x = x + self.drop(self.attention(self.attention_norm(x), causal=True))"

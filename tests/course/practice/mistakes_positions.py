@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 ARANGE = "torch.arange(x.shape[1], device=x.device)"
-PLACED = "return x + self.table(positions)  # (T, C) is added to each of the B sequences"
+PLACED = "return x + self.table(positions)  # (B, T, C)"
 FREQUENCY = "-torch.arange(0, width, 2) / width"
 SINES = "table[:, 0::2] = torch.sin(angle)\n    table[:, 1::2] = torch.cos(angle)"
 DOUBLED = "angle = torch.cat((angle, angle), dim=-1)  # (T, D)"

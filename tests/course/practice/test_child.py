@@ -8,6 +8,7 @@ import pytest
 
 from jumok.course.practice.catalogue import exercise
 from jumok.course.practice.child import judge
+from jumok.course.words import LANGUAGES
 
 NORMED = "(x - mean) / torch.sqrt(variance + self.eps) * self.weight + self.bias"
 SCORED = "q @ k.transpose(-2, -1) / math.sqrt(q.shape[-1])"
@@ -29,7 +30,7 @@ READY_MADE = [
 
 @pytest.mark.parametrize(("slug", "old", "new"), READY_MADE)
 def test_a_ready_made_function_is_refused(tmp_path: Path, slug: str, old: str, new: str) -> None:
-    source = exercise(slug).solution
+    source = exercise(slug).solution("en")
     place = source.rindex(old)
     path = tmp_path / exercise(slug).file
     path.write_text(source[:place] + new + source[place + len(old) :], encoding="utf-8")
@@ -61,7 +62,7 @@ def test_an_error_is_explained(judged, slug: str, mistake: str, change: tuple[st
 
 def written(folder: Path, slug: str, *replacements: tuple[str, str]) -> Path:
     """Write the solution of an exercise with fragments replaced."""
-    source = exercise(slug).solution
+    source = exercise(slug).solution("en")
     for old, new in replacements:
         assert source.count(old) == 1, old
         source = source.replace(old, new)
@@ -113,7 +114,8 @@ def test_a_fault_of_this_file_is_not_laid_on_an_earlier_one(tmp_path: Path) -> N
     wrong = ("self.positions(self.token_embedding(ids))", "self.positions(ids[0, 0])")
     fault = judge(written(tmp_path, "gpt", wrong), "gpt")["faults"][0]
     assert "learned_positions" not in fault["words"]["en"]
-    assert fault["line"] == 1 + exercise("gpt").solution[: exercise("gpt").solution.index(wrong[0])].count("\n")
+    source = exercise("gpt").solution("en")
+    assert fault["line"] == 1 + source[: source.index(wrong[0])].count("\n")
 
 
 def test_all_wrong_functions_of_a_file_are_named(tmp_path: Path) -> None:
@@ -132,28 +134,26 @@ def test_all_wrong_functions_of_a_file_are_named(tmp_path: Path) -> None:
 
 
 def test_the_template_shows_how_earlier_parts_are_called() -> None:
-    template = exercise("block").template
+    template = exercise("block").template("en")
     for line in (
         "# MultiHeadAttention(d_in: int, d_out: int, n_head: int, qkv_bias: bool=False, dropout: float=0.0)",
         "#     forward(x: Tensor, causal: bool=True) -> Tensor",
         "# Dropout(p: float)",
     ):
         assert f"{line}\n" in template
-    assert "# softmax(scores: Tensor) -> Tensor\nsoftmax = mine" in exercise("dot_product_attention").template
+    assert "# softmax(scores: Tensor) -> Tensor\nsoftmax = mine" in exercise("dot_product_attention").template("en")
 
 
 def test_the_file_says_where_to_read_and_how_to_check() -> None:
-    head = exercise("head").template.splitlines()[:2]
-    assert [all(f"jumok learn {verb}" in line for verb in ("5", "check 12", "hint 12")) for line in head] == [
-        True,
-        True,
-    ]
+    for language in LANGUAGES:
+        head = exercise("head").template(language).splitlines()[0]
+        assert all(f"jumok learn {verb}" in head for verb in ("5", "check 12", "hint 12"))
 
 
 def test_a_file_that_cannot_be_read_is_explained_once(tmp_path: Path) -> None:
     """The checks of its functions ran all the same, and told of an error of their own."""
     path = tmp_path / exercise("averaging_matrix").file
-    for content in ("", exercise("averaging_matrix").solution + "\nx = (\n"):
+    for content in ("", exercise("averaging_matrix").solution("en") + "\nx = (\n"):
         path.write_text(content, encoding="utf-8")
         verdict = judge(path, "averaging_matrix")
         assert [fault["mistake"] for fault in verdict["faults"]] == ["empty-file" if not content else "syntax"]

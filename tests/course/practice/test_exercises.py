@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
+import re
 from pathlib import Path
 
 import pytest
@@ -10,7 +12,7 @@ import torch
 
 from jumok.course.practice.catalogue import HERE, Exercise, exercise, exercises
 from jumok.course.practice.checking import texts
-from jumok.course.words import read_toml
+from jumok.course.words import LANGUAGES, read_toml
 from jumok.errors import ConfigError
 
 PARTS = sorted({one.part for one in exercises()})
@@ -28,11 +30,32 @@ def test_the_solution_passes(one: Exercise, judged) -> None:
 def test_the_template_has_a_hole_and_is_open(one: Exercise, judged, tmp_path: Path) -> None:
     from jumok.course.practice.child import judge
 
-    assert one.template.count("raise NotImplementedError") >= 1
-    assert "<solution>" not in one.template + one.solution
+    assert one.template("en").count("raise NotImplementedError") >= 1
+    assert "<solution>" not in one.template("en") + one.solution("en")
     path = tmp_path / one.file
-    path.write_text(one.template, encoding="utf-8")
+    path.write_text(one.template("en"), encoding="utf-8")
     assert judge(path, one.slug)["status"] == "open"
+
+
+@ALL
+def test_a_file_is_in_one_language(one: Exercise, judged, tmp_path: Path) -> None:
+    """The task, the arguments and the shapes, and the names that a solution must have; the code is the same."""
+    from jumok.course.practice.child import judge
+
+    hangul = re.compile("[가-힣]")
+    assert not hangul.search(one.template("en") + one.solution("en"))
+    for node in ast.walk(ast.parse(one.template("ko"))):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef):
+            said = ast.get_docstring(node)
+            only_shapes = said is None or not re.search("[A-Za-z]{4}", re.sub(r"\w*_\w*", "", said))
+            assert only_shapes or hangul.search(said), said
+    undocumented = [
+        re.sub(r'"""(?:(?!""").)*"""', "", one.solution(language), flags=re.DOTALL) for language in LANGUAGES
+    ]
+    assert undocumented[0] == undocumented[1]
+    path = tmp_path / one.file
+    path.write_text(one.solution("ko"), encoding="utf-8")
+    assert judge(path, one.slug)["status"] == "right"
 
 
 @ALL
@@ -50,7 +73,7 @@ def test_a_result_of_none_is_explained(one: Exercise, tmp_path: Path) -> None:
     from jumok.course.practice.child import judge
 
     path = tmp_path / one.file
-    path.write_text(one.template.replace("raise NotImplementedError", "return None"), encoding="utf-8")
+    path.write_text(one.template("en").replace("raise NotImplementedError", "return None"), encoding="utf-8")
     assert judge(path, one.slug)["status"] == "wrong"
 
 

@@ -79,7 +79,7 @@ def test_the_commands_keep_the_map(jumok: Jumok) -> None:
     assert "weighted sum" in jumok("learn", "practice", "--lang", "en").out
     before = Path(course["map"]).read_text(encoding="utf-8")
     one = exercises()[0]
-    Path(course["exercises"][0]["file"]).write_text(one.solution, encoding="utf-8")
+    Path(course["exercises"][0]["file"]).write_text(one.solution("en"), encoding="utf-8")
     end = jumok("learn", "check", "1")
     assert end.code == 0, end
     assert Path(course["map"]).read_text(encoding="utf-8") != before

@@ -72,11 +72,11 @@ def test_other_right_solutions_pass_block(judged, slug: str, replacements: list[
 @pytest.mark.parametrize("activation", ["F.relu(self.up_proj(x))", "F.gelu(self.up_proj(x))"])
 def test_a_block_takes_the_activation_of_the_readers_mlp(tmp_path: Path, activation: str) -> None:
     earlier, block = exercise("mlp"), exercise("block")
-    changed = earlier.solution.replace('F.gelu(self.up_proj(x), approximate="tanh")', activation)
-    assert changed != earlier.solution
+    changed = earlier.solution("en").replace('F.gelu(self.up_proj(x), approximate="tanh")', activation)
+    assert changed != earlier.solution("en")
     (tmp_path / earlier.file).write_text(changed, encoding="utf-8")
     path = tmp_path / block.file
-    path.write_text(block.solution, encoding="utf-8")
+    path.write_text(block.solution("en"), encoding="utf-8")
     verdict = judge(path, "block")
     assert verdict["status"] == "right", verdict
 
@@ -129,9 +129,9 @@ def test_other_right_solutions_pass_models(judged, slug: str, replacements: list
 def test_a_block_that_sees_the_future_is_found_in_the_gpt(tmp_path: Path) -> None:
     """The reader's own block is in the reader's GPT."""
     block, gpt = exercise("block"), exercise("gpt")
-    changed = block.solution.replace("(x), causal=True)", "(x), causal=False)")
-    assert changed != block.solution
+    changed = block.solution("en").replace("(x), causal=True)", "(x), causal=False)")
+    assert changed != block.solution("en")
     (tmp_path / block.file).write_text(changed, encoding="utf-8")
     path = tmp_path / gpt.file
-    path.write_text(gpt.solution, encoding="utf-8")
+    path.write_text(gpt.solution("en"), encoding="utf-8")
     assert [fault["mistake"] for fault in judge(path, "gpt")["faults"]] == ["earlier-file", "sees-the-future"]

@@ -66,7 +66,7 @@ def test_a_solution_passes_and_prints(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PYTHONIOENCODING", "cp949")
     monkeypatch.setenv("LC_ALL", "C")
-    verdict = verdict_on(tmp_path, exercise("softmax").solution + "\nprint('점수')\n")
+    verdict = verdict_on(tmp_path, exercise("softmax").solution("en") + "\nprint('점수')\n")
     assert (verdict.status, verdict.printed) == ("right", "점수")
 
 

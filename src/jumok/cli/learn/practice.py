@@ -55,11 +55,11 @@ def practice(folder: Path | None, language: Language | None, restore: str | None
     course = Practice(folder or _folder())
     if restore is not None:
         one = exercise(restore)
-        kept = course.restore(one)
+        kept = course.restore(one, chosen)
         say(tr("Wrote {path}.", path=course.file(one)), quiet=quiet)
         if kept is not None:
             say(tr("The old file is now {path}.", path=kept), quiet=quiet)
-    written = course.write()
+    written = course.write(chosen)
     drawn = _draw_map(course, chosen)
     if as_json:
         listed = [
@@ -185,10 +185,11 @@ def solution(file: str, language: Language | None, as_json: bool, quiet: bool) -
         raise LessonError(
             "Try {path} yourself first, and check it: {command}", path=path, command=_command("check", path)
         )
+    chosen = language or users_language()
     if as_json:
-        print_json({**_named(one, path, language or users_language()), "solution": one.solution})
+        print_json({**_named(one, path, chosen), "solution": one.solution(chosen)})
     else:
-        show_code(one.solution)
+        show_code(one.solution(chosen))
 
 
 def _check(

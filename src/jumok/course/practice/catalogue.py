@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from jumok.course.words import Words, read_toml
+from jumok.course.words import Language, Words, read_toml
 from jumok.errors import ConfigError
 from jumok.messages import closest, did_you_mean
 
@@ -17,7 +17,14 @@ HERE = Path(__file__).parent
 HOLE = re.compile(r"^(?P<indent> *)# <solution>\n.*?^ *# </solution>\n", re.MULTILINE | re.DOTALL)
 EARLIER = re.compile(r'^\w+ = mine\("(\w+)"\)\.(\w+)$', re.MULTILINE)
 MARK = re.compile(r"^ *# </?solution>\n", re.MULTILINE)
-BETWEEN_LANGUAGES = "\n\n- - -\n\n"  # in the docstring of an exercise: Korean above, English below
+DOCSTRING = re.compile(  # of an exercise, its functions and classes: Korean above, English below
+    r'^(?P<indent> *)"""(?P<ko>(?:(?!""").)*?)\n\n *- - -\n\n *(?P<en>(?:(?!""").)*?)\s*"""$', re.MULTILINE | re.DOTALL
+)
+HEAD = Words(
+    "# 설명: jumok learn {chapter}  확인: jumok learn check {number}  힌트: jumok learn hint {number}\n\n",
+    "# Chapter: jumok learn {chapter}  Check: jumok learn check {number}  Hint: jumok learn hint {number}\n\n",
+)
+HERE_GOES = Words("여기에 코드를 작성하세요.", "Write your code here.")
 FILE = re.compile(r"(?:\d\d_)?([a-z][a-z0-9_]*)(?:\.py)?")
 
 CHAPTERS: Mapping[int, Mapping[str, str]] = {  # chapter -> its exercises -> their module in `checks`
@@ -60,24 +67,16 @@ class Exercise:
         """The name of the reader's file."""
         return f"{self.number:02d}_{self.slug}.py"
 
-    @property
-    def solution(self) -> str:
-        """The whole file, with the solution."""
-        return MARK.sub("", self._source)
+    def solution(self, language: Language) -> str:
+        """Return the whole file, with the solution. The code is the same in both languages."""
+        return MARK.sub("", _in(language, self._source))
 
-    @property
-    def template(self) -> str:
-        """The file that the reader completes. Above the task: where to read, how to check, how to get a hint."""
-        head = (
-            f"# 설명: jumok learn {self.chapter}  확인: jumok learn check {self.number}  "
-            f"힌트: jumok learn hint {self.number}\n"
-            f"# Chapter: jumok learn {self.chapter}  Check: jumok learn check {self.number}  "
-            f"Hint: jumok learn hint {self.number}\n\n"
-        )
-        hole = r"\g<indent># 여기를 채우세요. / Write your code here.\n\g<indent>raise NotImplementedError\n"
-        return head + EARLIER.sub(
-            lambda line: f"# {exercise(line[1]).signature(line[2])}\n{line[0]}", HOLE.sub(hole, self._source)
-        )
+    def template(self, language: Language) -> str:
+        """Return the file that the reader completes. Above the task: where to read, how to check, how to get a hint."""
+        head = HEAD.said(language, chapter=self.chapter, number=self.number)
+        hole = rf"\g<indent># {HERE_GOES.said(language)}\n\g<indent>raise NotImplementedError\n"
+        source = HOLE.sub(hole, _in(language, self._source))
+        return head + EARLIER.sub(lambda line: f"# {exercise(line[1]).signature(line[2])}\n{line[0]}", source)
 
     def signature(self, name: str) -> str:
         """Return how a function or a class of this file is called, and what forward of the class takes and returns."""
@@ -99,9 +98,9 @@ class Exercise:
     @property
     def task(self) -> Words:
         """The title and the task."""
-        docstring = self._source.split('"""')[1]
-        ko, en = docstring.split(BETWEEN_LANGUAGES)
-        return Words(ko.strip(), en.strip())
+        task = DOCSTRING.match(self._source)
+        assert task is not None
+        return Words(task["ko"], task["en"])
 
     @property
     def hints(self) -> tuple[Words, ...]:
@@ -112,6 +111,16 @@ class Exercise:
     @property
     def _source(self) -> str:
         return (HERE / "exercises" / f"{self.slug}.py").read_text(encoding="utf-8")
+
+
+def _in(language: Language, source: str) -> str:
+    """Return the source of an exercise with its docstrings in one language."""
+
+    def docstring(both: re.Match[str]) -> str:
+        text, indent = both[language], both["indent"]
+        return f'{indent}"""{text}' + (f"\n{indent}" if "\n" in text else "") + '"""'
+
+    return DOCSTRING.sub(docstring, source)
 
 
 def _signature(function: ast.FunctionDef) -> str:

@@ -57,4 +57,4 @@ def load(path: Path, source: str) -> ModuleType:
 
 @cache
 def _solution(found: Exercise) -> ModuleType:
-    return load(Path(__file__).parent / "exercises" / found.file, found.solution)
+    return load(Path(__file__).parent / "exercises" / found.file, found.solution("en"))

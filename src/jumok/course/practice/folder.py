@@ -16,6 +16,7 @@ from pathlib import Path
 
 from jumok.course.practice.catalogue import Exercise, exercises
 from jumok.course.practice.sandbox import Verdict
+from jumok.course.words import LANGUAGES, Language
 from jumok.errors import LessonError
 from jumok.files import locked, write_atomic
 
@@ -46,12 +47,12 @@ class Practice:
         self.path = path
         self.progress = _read(path / PROGRESS)
 
-    def write(self) -> list[Path]:
-        """Write the files that do not exist yet, and return them."""
+    def write(self, language: Language) -> list[Path]:
+        """Write the files that do not exist yet, in this language, and return them."""
         self.path.mkdir(parents=True, exist_ok=True)
         missing = [one for one in exercises() if not self.file(one).exists()]
         for one in missing:
-            write_atomic(self.file(one), one.template)
+            write_atomic(self.file(one), one.template(language))
         if not (self.path / PROGRESS).exists():
             self._save()
         return [self.file(one) for one in missing]
@@ -68,15 +69,15 @@ class Practice:
             entry.attempts += verdict.status != "open"
             entry.right = verdict.status == "right"
 
-    def restore(self, one: Exercise) -> Path | None:
-        """Write the file of an exercise anew. The old one is renamed; its new path is returned."""
+    def restore(self, one: Exercise, language: Language) -> Path | None:
+        """Write the file of an exercise anew, in this language. The old one is renamed; its new path is returned."""
         file = self.file(one)
         kept: Path | None = None
         if file.exists():
             names = (file.with_suffix(f".old{number}.py") for number in itertools.count(1))
             kept = file.rename(next(name for name in names if not name.exists()))
         self.path.mkdir(parents=True, exist_ok=True)
-        write_atomic(file, one.template)
+        write_atomic(file, one.template(language))
         with self._changed(one) as entry:
             entry.right = False
         return kept
@@ -92,7 +93,7 @@ class Practice:
                 written = file.read_bytes()
             except FileNotFoundError:
                 continue
-            if written.replace(b"\r\n", b"\n") != one.template.encode():
+            if written.replace(b"\r\n", b"\n") not in [one.template(language).encode() for language in LANGUAGES]:
                 yield file, one
 
     def hint(self, one: Exercise) -> int:

@@ -43,7 +43,12 @@ def adamw(
     epsilon: float = 1e-8,
     weight_decay: float = 0.1,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Return w, m and v after step t, each of the shape of w. weight_decay is λ."""
+    """스텝 t 뒤의 w, m, v를 돌려줍니다. 모양은 모두 w와 같습니다. weight_decay는 λ입니다.
+
+    - - -
+
+    Return w, m and v after step t, each of the shape of w. weight_decay is λ.
+    """
     # <solution>
     m = beta1 * m + (1 - beta1) * g
     v = beta2 * v + (1 - beta2) * g**2

@@ -18,7 +18,12 @@ from torch import Tensor
 
 
 def averaging_matrix(t: int) -> Tensor:
-    """Return the (T, T) matrix whose row i averages positions 0 to i."""
+    """(T, T) 행렬을 돌려줍니다. i번째 행은 위치 0부터 i까지 평균합니다.
+
+    - - -
+
+    Return the (T, T) matrix whose row i averages positions 0 to i.
+    """
     # <solution>
     triangle = torch.tril(torch.ones(t, t))
     return triangle / triangle.sum(dim=1, keepdim=True)
@@ -26,7 +31,12 @@ def averaging_matrix(t: int) -> Tensor:
 
 
 def average_past(x: Tensor) -> Tensor:
-    """Average each position with those before it, as a matrix product: (B, T, C) -> (B, T, C)."""
+    """위치마다 그 위치까지의 평균을 행렬곱으로 구합니다: (B, T, C) -> (B, T, C).
+
+    - - -
+
+    Average each position with those before it, as a matrix product: (B, T, C) -> (B, T, C).
+    """
     # <solution>
     return averaging_matrix(x.shape[1]) @ x
     # </solution>

@@ -19,10 +19,15 @@ from torch import Tensor
 
 
 def causal_softmax(scores: Tensor) -> Tensor:
-    """Mask future tokens and apply softmax to each row: (B, T, T) -> (B, T, T). Row: query, column: key."""
+    """미래 토큰을 마스킹하고 행마다 소프트맥스를 구합니다: (B, T, T) -> (B, T, T). 행은 쿼리, 열은 키입니다.
+
+    - - -
+
+    Mask future tokens and apply softmax to each row: (B, T, T) -> (B, T, T). Row: query, column: key.
+    """
     # <solution>
     t = scores.shape[-1]
-    past = torch.tril(torch.ones(t, t)) == 1  # (T, T), True: may attend
+    past = torch.tril(torch.ones(t, t)) == 1  # (T, T)
     masked = scores.masked_fill(~past, float("-inf"))
     return masked.softmax(dim=-1)
     # </solution>

@@ -24,7 +24,18 @@ from torch import Tensor
 def beam_search(
     next_log_probabilities: Callable[[list[int]], Tensor], start: int, end: int, beam: int, most: int
 ) -> list[tuple[float, list[int]]]:
-    """Return the beams as (sum of log-probabilities, ids), the best first.
+    """빔을 (로그 확률의 합, id 목록)으로, 합이 큰 것부터 돌려줍니다.
+
+    인자:
+        next_log_probabilities: 지금까지의 id -> 다음 토큰마다의 로그 확률, (V,).
+        start: 모든 빔의 첫 id. 그 자체의 확률은 없습니다. end와 같지 않습니다.
+        end: 빔을 끝내는 id. id 목록에 들어갑니다.
+        beam: 유지하는 빔의 수.
+        most: start 뒤에 오는 토큰의 최대 수.
+
+    - - -
+
+    Return the beams as (sum of log-probabilities, ids), the best first.
 
     Args:
         next_log_probabilities: ids so far -> the log-probability of each next token, (V,).

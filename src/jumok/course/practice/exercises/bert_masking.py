@@ -21,7 +21,17 @@ from torch import Tensor
 
 
 def mask_tokens(ids: Tensor, special_ids: list[int], mask_id: int, vocab_size: int) -> tuple[Tensor, Tensor]:
-    """Return the inputs and the labels of a batch, (B, T) each.
+    """배치의 입력과 레이블을 돌려줍니다. 모양은 각각 (B, T)입니다.
+
+    인자:
+        ids: (B, T).
+        special_ids: 모든 특수 토큰의 id. 패딩과 mask_id도 들어 있습니다.
+        mask_id: [MASK]의 id.
+        vocab_size: 어휘의 크기. 무작위 토큰의 id는 이 수보다 작습니다.
+
+    - - -
+
+    Return the inputs and the labels of a batch, (B, T) each.
 
     Args:
         ids: (B, T).

@@ -27,7 +27,12 @@ from torch.nn import functional as F
 
 
 class Bigram(nn.Module):
-    """A table of logits. Layers: table, an nn.Embedding."""
+    """로짓의 표. 층: table(nn.Embedding).
+
+    - - -
+
+    A table of logits. Layers: table, an nn.Embedding.
+    """
 
     def __init__(self, vocab_size: int) -> None:
         super().__init__()
@@ -36,13 +41,23 @@ class Bigram(nn.Module):
         # </solution>
 
     def forward(self, ids: Tensor) -> Tensor:
-        """Return the logits of the next token at each position: (B, T) -> (B, T, V)."""
+        """위치마다 다음 토큰의 로짓을 돌려줍니다: (B, T) -> (B, T, V).
+
+        - - -
+
+        Return the logits of the next token at each position: (B, T) -> (B, T, V).
+        """
         # <solution>
         return self.table(ids)
         # </solution>
 
     def loss(self, ids: Tensor, targets: Tensor) -> Tensor:
-        """Return the mean cross-entropy, a scalar. ids and targets: (B, T)."""
+        """교차 엔트로피의 평균을 스칼라로 돌려줍니다. ids와 targets: (B, T).
+
+        - - -
+
+        Return the mean cross-entropy, a scalar. ids and targets: (B, T).
+        """
         # <solution>
         logits = self(ids)  # (B, T, V)
         return F.cross_entropy(logits.flatten(0, 1), targets.flatten())

@@ -41,7 +41,18 @@ Dropout = mine("dropout").Dropout
 
 
 class Block(nn.Module):
-    """A pre-norm block with causal self-attention.
+    """인과 셀프 어텐션을 쓰는 pre-norm 블록.
+
+    층: attention_norm, attention, mlp_norm, mlp.
+
+    인자:
+        width: 폭 C.
+        n_head: 헤드의 수 H. 폭의 약수입니다.
+        dropout: 드롭아웃을 적용하는 세 곳 모두의 확률.
+
+    - - -
+
+    A pre-norm block with causal self-attention.
 
     Layers: attention_norm, attention, mlp_norm and mlp.
 

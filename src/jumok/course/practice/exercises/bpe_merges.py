@@ -27,7 +27,12 @@ from itertools import pairwise
 
 
 def apply_merges(word: str, merges: list[tuple[str, str]]) -> list[str]:
-    """Return the pieces of a word."""
+    """단어의 조각을 돌려줍니다.
+
+    - - -
+
+    Return the pieces of a word.
+    """
     # <solution>
     pieces = list(word)
     for left, right in merges:
@@ -46,7 +51,12 @@ def apply_merges(word: str, merges: list[tuple[str, str]]) -> list[str]:
 
 
 def learn_merges(words: dict[str, int], n: int) -> list[tuple[str, str]]:
-    """Return at most n merges, in the order in which they are learned. words: word -> how often it occurs."""
+    """병합을 최대 n개, 배운 순서대로 돌려줍니다. words: 단어 -> 빈도.
+
+    - - -
+
+    Return at most n merges, in the order in which they are learned. words: word -> how often it occurs.
+    """
     # <solution>
     merges = []
     for _ in range(n):

@@ -28,14 +28,24 @@ from torch import Tensor
 
 
 def causal_mask(t: int, s: int) -> Tensor:
-    """Return the (T, S) mask, bool, for T queries at the last T of S positions. True: may attend."""
+    """(T, S) 마스크(bool)를 돌려줍니다. 쿼리 T개는 위치 S개 가운데 마지막 T개에 있습니다. True: 참조할 수 있음.
+
+    - - -
+
+    Return the (T, S) mask, bool, for T queries at the last T of S positions. True: may attend.
+    """
     # <solution>
     return torch.ones(t, s, dtype=torch.bool).tril(diagonal=s - t)
     # </solution>
 
 
 def causal_attention(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    """Attend to past keys only: (..., T, D), (..., S, D) and (..., S, D) -> (..., T, D)."""
+    """자기 위치까지의 키만 참조합니다: (..., T, D), (..., S, D), (..., S, D) -> (..., T, D).
+
+    - - -
+
+    Attend to past keys only: (..., T, D), (..., S, D) and (..., S, D) -> (..., T, D).
+    """
     # <solution>
     scores = q @ k.transpose(-2, -1) / math.sqrt(q.shape[-1])  # (..., T, S)
     mask = causal_mask(q.shape[-2], k.shape[-2])  # (T, S)

@@ -19,7 +19,14 @@ only some of the bytes of a character. decode replaces such bytes by U+FFFD (�
 
 
 class CharacterTokenizer:
-    """Characters with byte fallback.
+    """모르는 글자는 바이트로 나누는 글자 토크나이저.
+
+    인자:
+        text: 학습할 텍스트.
+
+    - - -
+
+    Characters with byte fallback.
 
     Args:
         text: the training text.
@@ -32,7 +39,12 @@ class CharacterTokenizer:
         # </solution>
 
     def encode(self, text: str) -> list[int]:
-        """Return the ids of a text."""
+        """텍스트의 id 목록을 돌려줍니다.
+
+        - - -
+
+        Return the ids of a text.
+        """
         # <solution>
         ids = []
         for character in text:
@@ -44,7 +56,12 @@ class CharacterTokenizer:
         # </solution>
 
     def decode(self, ids: list[int]) -> str:
-        """Return the text of ids."""
+        """id 목록의 텍스트를 돌려줍니다.
+
+        - - -
+
+        Return the text of ids.
+        """
         # <solution>
         written = bytearray()
         for one in ids:

@@ -30,7 +30,12 @@ merge_heads = mine("split_heads").merge_heads
 
 
 class CrossAttention(nn.Module):
-    """Attention from one sequence to another."""
+    """한 시퀀스에서 다른 시퀀스를 참조하는 어텐션.
+
+    - - -
+
+    Attention from one sequence to another.
+    """
 
     def __init__(self, n_embd: int, d_context: int, n_head: int) -> None:
         super().__init__()
@@ -43,7 +48,12 @@ class CrossAttention(nn.Module):
         # </solution>
 
     def forward(self, x: Tensor, context: Tensor) -> Tensor:
-        """(B, T, n_embd) and (B, S, d_context) -> (B, T, n_embd)."""
+        """(B, T, n_embd), (B, S, d_context) -> (B, T, n_embd).
+
+        - - -
+
+        (B, T, n_embd) and (B, S, d_context) -> (B, T, n_embd).
+        """
         # <solution>
         q = split_heads(self.q_proj(x), self.n_head)  # (B, H, T, D)
         k = split_heads(self.k_proj(context), self.n_head)  # (B, H, S, D)

@@ -20,7 +20,12 @@ from torch import Tensor
 
 
 def cross_entropy(logits: Tensor, targets: Tensor) -> Tensor:
-    """Return the mean cross-entropy in nats: logits (B, T, V), targets (B, T) -> a tensor without dimensions, ()."""
+    """교차 엔트로피의 평균을 nats로 돌려줍니다: logits (B, T, V), targets (B, T) -> 차원이 없는 텐서 ().
+
+    - - -
+
+    Return the mean cross-entropy in nats: logits (B, T, V), targets (B, T) -> a tensor without dimensions, ().
+    """
     # <solution>
     largest = logits.max(dim=-1, keepdim=True).values  # (B, T, 1)
     shifted = logits - largest

@@ -22,7 +22,12 @@ softmax = mine("softmax").softmax
 
 
 def dot_product_attention(x: Tensor) -> Tensor:
-    """Let each token attend to all tokens of its sequence: (B, T, C) -> (B, T, C)."""
+    """토큰마다 같은 시퀀스의 모든 토큰을 참조합니다: (B, T, C) -> (B, T, C).
+
+    - - -
+
+    Let each token attend to all tokens of its sequence: (B, T, C) -> (B, T, C).
+    """
     # <solution>
     scores = x @ x.transpose(-2, -1)  # (B, T, T)
     weights = softmax(scores)  # (B, T, T)

@@ -29,7 +29,12 @@ from torch import Tensor, nn
 
 
 class Dropout(nn.Module):
-    """Set each value to zero with probability p in training. 0 <= p < 1."""
+    """학습 중에 각 값을 확률 p로 0으로 만드는 층. 0 <= p < 1.
+
+    - - -
+
+    Set each value to zero with probability p in training. 0 <= p < 1.
+    """
 
     def __init__(self, p: float) -> None:
         super().__init__()
@@ -38,10 +43,15 @@ class Dropout(nn.Module):
         # </solution>
 
     def forward(self, x: Tensor) -> Tensor:
-        """Any shape -> the same shape."""
+        """모양이 무엇이든 같은 모양을 돌려줍니다.
+
+        - - -
+
+        Any shape -> the same shape.
+        """
         # <solution>
         if not self.training:
             return x
-        kept = torch.rand_like(x) >= self.p  # bool, True with probability 1 - p
+        kept = torch.rand_like(x) >= self.p  # bool
         return x * kept / (1 - self.p)
         # </solution>

@@ -29,28 +29,48 @@ from torch import Tensor
 
 
 def look_up(ids: Tensor, table: Tensor) -> Tensor:
-    """Return the rows of the table: ids (B, T), table (V, C) -> (B, T, C)."""
+    """표의 행을 돌려줍니다: ids (B, T), table (V, C) -> (B, T, C).
+
+    - - -
+
+    Return the rows of the table: ids (B, T), table (V, C) -> (B, T, C).
+    """
     # <solution>
     return table[ids]
     # </solution>
 
 
 def one_hot(ids: Tensor, vocab_size: int) -> Tensor:
-    """Return floats that are 1 at the id and 0 elsewhere: (B, T) -> (B, T, vocab_size)."""
+    """id의 자리에서 1이고 나머지는 0인 실수를 돌려줍니다: (B, T) -> (B, T, vocab_size).
+
+    - - -
+
+    Return floats that are 1 at the id and 0 elsewhere: (B, T) -> (B, T, vocab_size).
+    """
     # <solution>
     return (ids[..., None] == torch.arange(vocab_size)).float()
     # </solution>
 
 
 def multiply(ids: Tensor, table: Tensor) -> Tensor:
-    """Return the same as look_up, as a product of matrices: ids (B, T), table (V, C) -> (B, T, C)."""
+    """look_up과 같은 결과를 행렬곱으로 구합니다: ids (B, T), table (V, C) -> (B, T, C).
+
+    - - -
+
+    Return the same as look_up, as a product of matrices: ids (B, T), table (V, C) -> (B, T, C).
+    """
     # <solution>
     return one_hot(ids, table.shape[0]) @ table
     # </solution>
 
 
 def parameter_count(vocab_size: int, width: int) -> int:
-    """Return the number of parameters of an embedding."""
+    """임베딩의 파라미터 수를 돌려줍니다.
+
+    - - -
+
+    Return the number of parameters of an embedding.
+    """
     # <solution>
     return vocab_size * width
     # </solution>

@@ -1,8 +1,8 @@
 """텍스트 생성
 
-토큰을 하나씩 이어 쓰세요. 매번 마지막 context_length개의 토큰을 모델에 넣고, 마지막 위치의 로짓을 앞에서 쓴
-probabilities로 확률로 바꾸고, torch.multinomial로 한 토큰을 뽑아 뒤에 붙입니다. 모델은 평가 모드여야 하고 기울기는
-필요 없습니다.
+텍스트 뒤에 토큰을 하나씩 생성하세요. 매번 마지막 context_length개의 토큰을 모델에 넣고, 마지막 위치의 로짓에서
+앞에서 작성한 probabilities로 확률을 구하고, torch.multinomial로 한 토큰을 뽑아 뒤에 붙입니다.
+모델은 평가 모드여야 하고 기울기는 필요 없습니다.
 
 - - -
 
@@ -22,7 +22,14 @@ probabilities = mine("temperature").probabilities  # (logits (B, V), temperature
 
 
 def generate(model: nn.Module, ids: Tensor, tokens: int, context_length: int, temperature: float = 1.0) -> Tensor:
-    """Return the ids with so many new tokens after them: (B, T) -> (B, T + tokens).
+    """ids 뒤에 새 토큰을 tokens개 붙여 돌려줍니다: (B, T) -> (B, T + tokens).
+
+    인자:
+        model: ids (B, T) -> 로짓 (B, T, V). T는 context_length 이하입니다.
+
+    - - -
+
+    Return the ids with so many new tokens after them: (B, T) -> (B, T + tokens).
 
     Args:
         model: ids (B, T) -> logits (B, T, V). T is at most context_length.

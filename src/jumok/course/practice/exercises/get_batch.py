@@ -20,7 +20,18 @@ from torch import Tensor
 def get_batch(
     ids: Tensor, cut: int, batch_size: int, context_length: int, held_out: bool = False
 ) -> tuple[Tensor, Tensor]:
-    """Return x and y, (B, T) each. y[b, t] is the token that follows x[b, t] in the text.
+    """x와 y를 돌려줍니다. 모양은 각각 (B, T)입니다. y[b, t]는 텍스트에서 x[b, t] 바로 다음의 토큰입니다.
+
+    인자:
+        ids: (토큰 수,), 텍스트 전체.
+        cut: 검증용 부분이 시작하는 위치.
+        batch_size: B.
+        context_length: T.
+        held_out: True이면 검증용 부분에서, False이면 학습용 부분에서 배치를 만듭니다.
+
+    - - -
+
+    Return x and y, (B, T) each. y[b, t] is the token that follows x[b, t] in the text.
 
     Args:
         ids: (tokens,), the whole text.

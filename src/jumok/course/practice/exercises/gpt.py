@@ -36,7 +36,21 @@ Dropout = mine("dropout").Dropout
 
 
 class GPT(nn.Module):
-    """A causal language model.
+    """인과 언어 모델.
+
+    층: token_embedding, positions, drop, blocks, norm, head.
+
+    인자:
+        vocab_size: 토큰 id의 수 V.
+        context_length: 토큰의 최대 수 T.
+        n_layer: 블록의 수.
+        n_head: 블록마다 있는 헤드의 수. n_embd의 약수입니다.
+        n_embd: 폭(임베딩 차원) C.
+        dropout: 임베딩 뒤와 블록 안의 드롭아웃 확률.
+
+    - - -
+
+    A causal language model.
 
     Layers: token_embedding, positions, drop, blocks, norm and head.
 
@@ -63,7 +77,12 @@ class GPT(nn.Module):
         # </solution>
 
     def forward(self, ids: Tensor) -> Tensor:
-        """Return the logits of the next token at each position: (B, T) -> (B, T, V)."""
+        """위치마다 다음 토큰의 로짓을 돌려줍니다: (B, T) -> (B, T, V).
+
+        - - -
+
+        Return the logits of the next token at each position: (B, T) -> (B, T, V).
+        """
         # <solution>
         x = self.drop(self.positions(self.token_embedding(ids)))  # (B, T, C)
         for block in self.blocks:

@@ -33,7 +33,12 @@ causal_mask = mine("causal_mask").causal_mask
 
 
 class Head(nn.Module):
-    """One head of causal self-attention."""
+    """인과 셀프 어텐션의 헤드 하나. 층: q_proj, k_proj, v_proj. 버퍼: mask.
+
+    - - -
+
+    One head of causal self-attention. Layers: q_proj, k_proj and v_proj. Buffer: mask.
+    """
 
     def __init__(self, n_embd: int, head_dim: int, context_length: int, dropout: float = 0.0) -> None:
         # <solution>
@@ -46,10 +51,15 @@ class Head(nn.Module):
         # </solution>
 
     def forward(self, x: Tensor) -> Tensor:
-        """(B, T, n_embd) -> (B, T, head_dim), for every T up to context_length."""
+        """(B, T, n_embd) -> (B, T, head_dim). T는 context_length 이하의 어떤 수든 됩니다.
+
+        - - -
+
+        (B, T, n_embd) -> (B, T, head_dim), for every T up to context_length.
+        """
         # <solution>
         t = x.shape[1]
-        q, k, v = self.q_proj(x), self.k_proj(x), self.v_proj(x)  # (B, T, D) each
+        q, k, v = self.q_proj(x), self.k_proj(x), self.v_proj(x)  # (B, T, D)
         scores = q @ k.transpose(-2, -1) / math.sqrt(q.shape[-1])  # (B, T, T)
         scores = scores.masked_fill(~self.mask[:t, :t], float("-inf"))
         weights = self.dropout(scores.softmax(dim=-1))  # (B, T, T)

@@ -21,7 +21,12 @@ from torch import Tensor, nn
 
 
 class CachedAttention(nn.Module):
-    """Learned positions, then causal attention with one head."""
+    """학습하는 위치와, 헤드가 하나인 인과 어텐션.
+
+    - - -
+
+    Learned positions, then causal attention with one head.
+    """
 
     def __init__(self, width: int, context_length: int) -> None:
         super().__init__()
@@ -31,7 +36,16 @@ class CachedAttention(nn.Module):
         self.value = nn.Linear(width, width, bias=False)
 
     def forward(self, x: Tensor, cache: dict[str, Tensor] | None = None) -> Tensor:
-        """Return the output at the new tokens: (B, T, C) -> (B, T, C).
+        """새 토큰의 위치에서 출력을 돌려줍니다: (B, T, C) -> (B, T, C).
+
+        인자:
+            x: 새 토큰의 임베딩. 위치는 아직 더하지 않았습니다.
+            cache: 첫 호출 전에는 {}입니다. 그 뒤에는 "k"와 "v"에 지금까지의 모든 토큰의 키와 값이 있으며, 모양은
+                각각 (B, S, C)입니다. None이면 앞의 토큰이 없고 아무것도 저장하지 않습니다.
+
+        - - -
+
+        Return the output at the new tokens: (B, T, C) -> (B, T, C).
 
         Args:
             x: embeddings of the new tokens, without positions.
@@ -49,6 +63,6 @@ class CachedAttention(nn.Module):
         if cache is not None:
             cache["k"], cache["v"] = k, v
         scores = q @ k.transpose(1, 2) * q.shape[-1] ** -0.5  # (B, T, S)
-        allowed = torch.ones(t, past + t, dtype=torch.bool).tril(past)  # row i: the cache, and i + 1 new tokens
+        allowed = torch.ones(t, past + t, dtype=torch.bool).tril(past)  # (T, S)
         return scores.masked_fill(~allowed, float("-inf")).softmax(dim=-1) @ v
         # </solution>

@@ -34,7 +34,13 @@ from torch import Tensor, nn
 
 
 class LayerNorm(nn.Module):
-    """Normalisation over the last dimension, of size `width`.
+    """마지막 차원(크기 width)의 정규화.
+
+    파라미터: weight (width,)는 1로, bias (width,)는 0으로 시작합니다.
+
+    - - -
+
+    Normalisation over the last dimension, of size `width`.
 
     Parameters: weight (width,), ones at the start, and bias (width,), zeros at the start.
     """

@@ -22,7 +22,13 @@ from torch import Tensor, nn
 
 
 class LearnedPositions(nn.Module):
-    """Add a learned vector for each position.
+    """위치마다 학습한 벡터를 더하는 층.
+
+    층: table. 위치 context_length개마다 행이 하나인 nn.Embedding입니다.
+
+    - - -
+
+    Add a learned vector for each position.
 
     Layers: table, an nn.Embedding with a row for each of the context_length positions.
     """
@@ -37,5 +43,5 @@ class LearnedPositions(nn.Module):
         """(B, T, C) -> (B, T, C)."""
         # <solution>
         positions = torch.arange(x.shape[1], device=x.device)  # (T,)
-        return x + self.table(positions)  # (T, C) is added to each of the B sequences
+        return x + self.table(positions)  # (B, T, C)
         # </solution>

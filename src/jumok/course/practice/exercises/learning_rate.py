@@ -18,7 +18,12 @@ import math
 
 
 def learning_rate(step: int, steps: int, warmup: int, peak: float, schedule: str = "linear") -> float:
-    """Return the learning rate at a step from 0 to steps. schedule: "linear" or "cosine"."""
+    """0부터 steps까지의 스텝 step에서 쓰는 학습률을 돌려줍니다. schedule: "linear" 또는 "cosine".
+
+    - - -
+
+    Return the learning rate at a step from 0 to steps. schedule: "linear" or "cosine".
+    """
     # <solution>
     if step < warmup:
         return peak * step / warmup

@@ -16,7 +16,12 @@ from torch import Tensor
 
 
 def masked_mean(x: Tensor, mask: Tensor) -> Tensor:
-    """Average where the mask is True: (B, S, C) and (B, S), bool -> (B, C)."""
+    """마스크가 True인 곳을 평균합니다: (B, S, C), (B, S)(bool) -> (B, C).
+
+    - - -
+
+    Average where the mask is True: (B, S, C) and (B, S), bool -> (B, C).
+    """
     # <solution>
     total = x.masked_fill(~mask[:, :, None], 0.0).sum(dim=1)  # (B, C)
     count = mask.sum(dim=1, keepdim=True).clamp(min=1)  # (B, 1)

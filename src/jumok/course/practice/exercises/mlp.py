@@ -28,7 +28,13 @@ from torch.nn import functional as F
 
 
 class MLP(nn.Module):
-    """Two linear layers with an activation between them.
+    """선형층 두 개와 그 사이의 활성화 함수.
+
+    층: width에서 4 * width로 가는 up_proj, 다시 width로 가는 down_proj. 둘 다 편향이 있습니다.
+
+    - - -
+
+    Two linear layers with an activation between them.
 
     Layers: up_proj from width to 4 * width, and down_proj back, both with a bias.
     """

@@ -22,7 +22,12 @@ Head = mine("head").Head
 
 
 class ParallelHeads(nn.Module):
-    """Several heads of causal self-attention side by side."""
+    """인과 셀프 어텐션의 헤드 여러 개를 나란히 둔 층.
+
+    - - -
+
+    Several heads of causal self-attention side by side.
+    """
 
     def __init__(self, n_embd: int, n_head: int, head_dim: int, context_length: int, dropout: float = 0.0) -> None:
         super().__init__()
@@ -31,7 +36,12 @@ class ParallelHeads(nn.Module):
         # </solution>
 
     def forward(self, x: Tensor) -> Tensor:
-        """(B, T, n_embd) -> (B, T, n_head * head_dim): head 0 first, then head 1, and so on."""
+        """(B, T, n_embd) -> (B, T, n_head * head_dim). 헤드 0, 헤드 1, … 순서로 이어 붙입니다.
+
+        - - -
+
+        (B, T, n_embd) -> (B, T, n_head * head_dim): head 0 first, then head 1, and so on.
+        """
         # <solution>
         return torch.cat([head(x) for head in self.heads], dim=-1)
         # </solution>

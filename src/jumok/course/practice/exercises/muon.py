@@ -34,7 +34,12 @@ a, b, c = 3.4445, -4.7750, 2.0315
 
 
 def orthogonalise(matrix: Tensor) -> Tensor:
-    """Return a matrix of the same shape, (rows, columns), whose singular values are near 1."""
+    """모양이 (행, 열)로 같고 특잇값이 1에 가까운 행렬을 돌려줍니다.
+
+    - - -
+
+    Return a matrix of the same shape, (rows, columns), whose singular values are near 1.
+    """
     # <solution>
     tall = matrix.shape[0] > matrix.shape[1]
     x = matrix.T if tall else matrix

@@ -36,7 +36,12 @@ merge_heads = mine("split_heads").merge_heads
 
 
 class MultiHeadAttention(nn.Module):
-    """Self-attention with several heads."""
+    """헤드가 여러 개인 셀프 어텐션. 층: q_proj, k_proj, v_proj, o_proj.
+
+    - - -
+
+    Self-attention with several heads. Layers: q_proj, k_proj, v_proj and o_proj.
+    """
 
     def __init__(self, d_in: int, d_out: int, n_head: int, qkv_bias: bool = False, dropout: float = 0.0) -> None:
         super().__init__()
@@ -50,7 +55,12 @@ class MultiHeadAttention(nn.Module):
         # </solution>
 
     def forward(self, x: Tensor, causal: bool = True) -> Tensor:
-        """(B, T, d_in) -> (B, T, d_out). causal: whether to apply the causal mask."""
+        """(B, T, d_in) -> (B, T, d_out). causal: 인과 마스크를 적용할지 여부.
+
+        - - -
+
+        (B, T, d_in) -> (B, T, d_out). causal: whether to apply the causal mask.
+        """
         # <solution>
         t = x.shape[1]
         q = split_heads(self.q_proj(x), self.n_head)  # (B, H, T, D)

@@ -24,7 +24,12 @@ from torch import Tensor
 
 
 def padding_mask(lengths: Tensor, s: int) -> Tensor:
-    """Return the mask of the real tokens, bool: lengths (B,) -> (B, 1, 1, S). The 1s stand for heads and queries."""
+    """실제 토큰의 마스크(bool)를 돌려줍니다: lengths (B,) -> (B, 1, 1, S). 1은 헤드와 쿼리의 차원입니다.
+
+    - - -
+
+    Return the mask of the real tokens, bool: lengths (B,) -> (B, 1, 1, S). The 1s stand for heads and queries.
+    """
     # <solution>
     mask = torch.arange(s) < lengths[:, None]  # (B, S)
     return mask[:, None, None, :]
@@ -32,7 +37,12 @@ def padding_mask(lengths: Tensor, s: int) -> Tensor:
 
 
 def masked_attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
-    """Attend where the mask is True: (B, H, T, D), (B, H, S, D) twice, (B, 1, 1, S) -> (B, H, T, D)."""
+    """마스크가 True인 곳을 참조합니다: (B, H, T, D), (B, H, S, D) 두 개, (B, 1, 1, S) -> (B, H, T, D).
+
+    - - -
+
+    Attend where the mask is True: (B, H, T, D), (B, H, S, D) twice, (B, 1, 1, S) -> (B, H, T, D).
+    """
     # <solution>
     scores = q @ k.transpose(-2, -1) / math.sqrt(q.shape[-1])  # (B, H, T, S)
     weights = scores.masked_fill(~mask, float("-inf")).softmax(dim=-1)

@@ -21,7 +21,12 @@ from torch import Tensor
 
 
 def scaled_dot_product_attention(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    """Attend with T queries to S keys: (B, T, D), (B, S, D) and (B, S, E) -> (B, T, E)."""
+    """쿼리 T개로 키 S개를 참조합니다: (B, T, D), (B, S, D), (B, S, E) -> (B, T, E).
+
+    - - -
+
+    Attend with T queries to S keys: (B, T, D), (B, S, D) and (B, S, E) -> (B, T, E).
+    """
     # <solution>
     scores = q @ k.transpose(-2, -1) / math.sqrt(q.shape[-1])  # (B, T, S)
     weights = scores.softmax(dim=-1)  # (B, T, S)

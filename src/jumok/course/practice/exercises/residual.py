@@ -25,7 +25,12 @@ from torch import Tensor
 
 
 def apply_residual(x: Tensor, layers: Iterable[Callable[[Tensor], Tensor]]) -> Tensor:
-    """Apply each layer with a residual connection and return the result. x, and that of each layer: (B, T, C)."""
+    """층을 차례로 잔차 연결과 함께 적용하고 결과를 돌려줍니다. x와 각 층의 결과: (B, T, C).
+
+    - - -
+
+    Apply each layer with a residual connection and return the result. x, and that of each layer: (B, T, C).
+    """
     # <solution>
     for layer in layers:
         x = x + layer(x)

@@ -33,7 +33,12 @@ from torch.nn import functional as F
 
 
 def rotary(length: int, head_dim: int) -> tuple[Tensor, Tensor]:
-    """Return the cosines and the sines of the angles, (length, head_dim) each. head_dim is even."""
+    """각도의 코사인과 사인을 돌려줍니다. 모양은 각각 (length, head_dim)입니다. head_dim은 짝수입니다.
+
+    - - -
+
+    Return the cosines and the sines of the angles, (length, head_dim) each. head_dim is even.
+    """
     # <solution>
     frequency = 10_000.0 ** (-torch.arange(0, head_dim, 2) / head_dim)  # (D/2,)
     angle = torch.arange(length)[:, None] * frequency  # (T, D/2)
@@ -43,7 +48,12 @@ def rotary(length: int, head_dim: int) -> tuple[Tensor, Tensor]:
 
 
 def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """Rotate the pairs of columns of x: (B, H, T, D) -> (B, H, T, D). cos and sin: (T, D)."""
+    """x의 열을 두 개씩 짝지어 회전합니다: (B, H, T, D) -> (B, H, T, D). cos와 sin: (T, D).
+
+    - - -
+
+    Rotate the pairs of columns of x: (B, H, T, D) -> (B, H, T, D). cos and sin: (T, D).
+    """
     # <solution>
     a, b = x.chunk(2, dim=-1)  # (B, H, T, D/2)
     turned = torch.cat((-b, a), dim=-1)  # (B, H, T, D)
@@ -52,7 +62,12 @@ def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
 
 
 def attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    """Causal attention with rotary positions. q, k, v and the result: (B, H, T, D)."""
+    """회전 위치를 쓰는 인과 어텐션. q, k, v와 결과: (B, H, T, D).
+
+    - - -
+
+    Causal attention with rotary positions. q, k, v and the result: (B, H, T, D).
+    """
     # <solution>
     cos, sin = rotary(q.shape[-2], q.shape[-1])
     q, k = rotate(q, cos, sin), rotate(k, cos, sin)

@@ -26,7 +26,12 @@ from torch import Tensor
 
 
 def split_width(x: Tensor, n: int) -> Tensor:
-    """Split the width into n parts: (B, T, C) -> (B, T, n, C // n)."""
+    """폭을 n개로 나눕니다: (B, T, C) -> (B, T, n, C // n).
+
+    - - -
+
+    Split the width into n parts: (B, T, C) -> (B, T, n, C // n).
+    """
     # <solution>
     batch, t, width = x.shape
     return x.view(batch, t, n, width // n)
@@ -34,21 +39,36 @@ def split_width(x: Tensor, n: int) -> Tensor:
 
 
 def swap(x: Tensor) -> Tensor:
-    """Exchange the last two dimensions: (B, T, D) -> (B, D, T)."""
+    """마지막 두 차원을 맞바꿉니다: (B, T, D) -> (B, D, T).
+
+    - - -
+
+    Exchange the last two dimensions: (B, T, D) -> (B, D, T).
+    """
     # <solution>
     return x.transpose(-2, -1)
     # </solution>
 
 
 def sum_keys(scores: Tensor) -> Tensor:
-    """Sum the S scores of each of the T queries: (B, T, S) -> (B, T)."""
+    """쿼리 T개마다 점수 S개의 합을 구합니다: (B, T, S) -> (B, T).
+
+    - - -
+
+    Sum the S scores of each of the T queries: (B, T, S) -> (B, T).
+    """
     # <solution>
     return scores.sum(dim=-1)
     # </solution>
 
 
 def scale_rows(x: Tensor, factors: Tensor) -> Tensor:
-    """Multiply row t of x by factors[t]: (T, C) and (T,) -> (T, C)."""
+    """x의 t번째 행에 factors[t]를 곱합니다: (T, C), (T,) -> (T, C).
+
+    - - -
+
+    Multiply row t of x by factors[t]: (T, C) and (T,) -> (T, C).
+    """
     # <solution>
     return x * factors[:, None]
     # </solution>

@@ -28,7 +28,12 @@ from torch import Tensor
 
 
 def sinusoidal(length: int, width: int) -> Tensor:
-    """Return the vectors of the positions 0 to length - 1: (length, width)."""
+    """위치 0부터 length - 1까지의 벡터를 돌려줍니다: (length, width).
+
+    - - -
+
+    Return the vectors of the positions 0 to length - 1: (length, width).
+    """
     # <solution>
     t = torch.arange(length)[:, None]  # (T, 1)
     frequency = 10_000.0 ** (-torch.arange(0, width, 2) / width)  # (C/2,)

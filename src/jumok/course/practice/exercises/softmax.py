@@ -18,7 +18,12 @@ from torch import Tensor
 
 
 def softmax(scores: Tensor) -> Tensor:
-    """Return the softmax over the last dimension: (..., T, S) -> (..., T, S)."""
+    """마지막 차원의 소프트맥스를 돌려줍니다: (..., T, S) -> (..., T, S).
+
+    - - -
+
+    Return the softmax over the last dimension: (..., T, S) -> (..., T, S).
+    """
     # <solution>
     shifted = scores - scores.max(dim=-1, keepdim=True).values
     e = torch.exp(shifted)

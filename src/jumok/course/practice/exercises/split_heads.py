@@ -32,7 +32,12 @@ causal_mask = mine("causal_mask").causal_mask
 
 
 def split_heads(x: Tensor, n_head: int) -> Tensor:
-    """Split the width into heads: (B, T, H * D) -> (B, H, T, D)."""
+    """폭을 헤드로 나눕니다: (B, T, H * D) -> (B, H, T, D).
+
+    - - -
+
+    Split the width into heads: (B, T, H * D) -> (B, H, T, D).
+    """
     # <solution>
     batch, t, width = x.shape
     return x.view(batch, t, n_head, width // n_head).transpose(1, 2)
@@ -40,7 +45,12 @@ def split_heads(x: Tensor, n_head: int) -> Tensor:
 
 
 def merge_heads(heads: Tensor) -> Tensor:
-    """Put the heads side by side again: (B, H, T, D) -> (B, T, H * D)."""
+    """헤드를 다시 나란히 이어 붙입니다: (B, H, T, D) -> (B, T, H * D).
+
+    - - -
+
+    Put the heads side by side again: (B, H, T, D) -> (B, T, H * D).
+    """
     # <solution>
     batch, n_head, t, head_dim = heads.shape
     return heads.transpose(1, 2).contiguous().view(batch, t, n_head * head_dim)
@@ -48,9 +58,14 @@ def merge_heads(heads: Tensor) -> Tensor:
 
 
 def attend(q: Tensor, k: Tensor, v: Tensor, n_head: int) -> Tensor:
-    """Causal attention with n_head heads: three times (B, T, H * D) -> (B, T, H * D)."""
+    """헤드 n_head개의 인과 어텐션: (B, T, H * D) 세 개 -> (B, T, H * D).
+
+    - - -
+
+    Causal attention with n_head heads: three times (B, T, H * D) -> (B, T, H * D).
+    """
     # <solution>
-    q, k, v = split_heads(q, n_head), split_heads(k, n_head), split_heads(v, n_head)  # (B, H, T, D) each
+    q, k, v = split_heads(q, n_head), split_heads(k, n_head), split_heads(v, n_head)  # (B, H, T, D)
     scores = q @ k.transpose(-2, -1) / math.sqrt(q.shape[-1])  # (B, H, T, T)
     scores = scores.masked_fill(~causal_mask(q.shape[-2], k.shape[-2]), float("-inf"))
     return merge_heads(scores.softmax(dim=-1) @ v)

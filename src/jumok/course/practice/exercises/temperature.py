@@ -19,7 +19,12 @@ from torch import Tensor
 
 
 def probabilities(logits: Tensor, temperature: float) -> Tensor:
-    """Return the probabilities of the next token: logits (B, V) -> (B, V). temperature: 0 or more."""
+    """다음 토큰의 확률을 돌려줍니다: logits (B, V) -> (B, V). temperature: 0 이상.
+
+    - - -
+
+    Return the probabilities of the next token: logits (B, V) -> (B, V). temperature: 0 or more.
+    """
     # <solution>
     if temperature == 0:
         largest = logits.argmax(dim=-1, keepdim=True)  # (B, 1)

@@ -16,7 +16,12 @@ from torch import Tensor
 
 
 def keep_top_k(logits: Tensor, k: int) -> Tensor:
-    """Return the logits with -inf for all but the k largest of each row: (B, V) -> (B, V). k: 1 or more."""
+    """행마다 가장 큰 로짓 k개만 남기고 나머지를 -inf로 바꾸어 돌려줍니다: (B, V) -> (B, V). k: 1 이상.
+
+    - - -
+
+    Return the logits with -inf for all but the k largest of each row: (B, V) -> (B, V). k: 1 or more.
+    """
     # <solution>
     k = min(k, logits.shape[-1])
     least = torch.topk(logits, k, dim=-1).values[:, -1:]  # (B, 1)

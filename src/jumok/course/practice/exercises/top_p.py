@@ -19,7 +19,18 @@ from torch import Tensor
 
 
 def keep_top_p(logits: Tensor, p: float) -> Tensor:
-    """Return the logits with -inf for all but the fewest likeliest tokens whose probabilities reach p.
+    """확률의 합이 p에 이르는 가장 적은 수의 토큰만 남기고 나머지 로짓을 -inf로 바꾸어 돌려줍니다.
+
+    인자:
+        logits: (B, V).
+        p: 0보다 크고 1 이하.
+
+    결과:
+        (B, V).
+
+    - - -
+
+    Return the logits with -inf for all but the fewest likeliest tokens whose probabilities reach p.
 
     Args:
         logits: (B, V).
@@ -29,9 +40,9 @@ def keep_top_p(logits: Tensor, p: float) -> Tensor:
         (B, V).
     """
     # <solution>
-    ordered, places = torch.sort(logits, dim=-1, descending=True)  # (B, V) each
+    ordered, places = torch.sort(logits, dim=-1, descending=True)  # (B, V), (B, V)
     shares = torch.softmax(ordered, dim=-1)
-    before = shares.cumsum(dim=-1) - shares  # the sum of the likelier tokens
+    before = shares.cumsum(dim=-1) - shares  # (B, V)
     ordered = ordered.masked_fill(before >= p, float("-inf"))
     return torch.empty_like(logits).scatter(-1, places, ordered)
     # </solution>

@@ -21,7 +21,18 @@ from torch.optim import Optimizer
 
 
 def training_step(model: nn.Module, optimizer: Optimizer, x: Tensor, y: Tensor, clip: float) -> float:
-    """Update the model once, and return the loss as a Python number.
+    """모델을 한 번 갱신하고 손실을 파이썬의 수로 돌려줍니다.
+
+    인자:
+        model: ids (B, T) -> 로짓 (B, T, V).
+        optimizer: 모델의 파라미터를 갱신하는 옵티마이저.
+        x: id, (B, T).
+        y: 다음 토큰, (B, T).
+        clip: 모든 기울기를 합한 노름의 상한.
+
+    - - -
+
+    Update the model once, and return the loss as a Python number.
 
     Args:
         model: ids (B, T) -> logits (B, T, V).
