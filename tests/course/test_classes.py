@@ -10,7 +10,7 @@ import jumok
 import jumok.nn as production
 from jumok.config import BERTConfig, BlockConfig, EncoderDecoderConfig, GPTConfig
 from jumok.course.chapters.bert import BERT
-from jumok.course.chapters.block import MLP, Block, LayerNorm
+from jumok.course.chapters.block import MLP, Block, LayerNorm, RMSNorm, SwiGLU
 from jumok.course.chapters.cross import CrossAttention
 from jumok.course.chapters.encoder_decoder import EncoderDecoder
 from jumok.course.chapters.gpt import GPT
@@ -63,6 +63,17 @@ def test_layer_norm_and_mlp() -> None:
     mlp, reference = MLP(8).double(), production.MLP(8, 32, "gelu_tanh").double()
     reference.load_state_dict(mlp.state_dict())
     same(mlp(x), reference(x))
+
+
+def test_rms_norm_and_swiglu() -> None:
+    x = torch.randn(2, 5, 8, dtype=torch.float64)
+    own, theirs = RMSNorm(8).double(), torch.nn.RMSNorm(8, eps=1e-6).double()
+    torch.nn.init.normal_(own.weight)
+    theirs.load_state_dict(own.state_dict())
+    same(own(x), theirs(x))
+    gated, reference = SwiGLU(8, 21).double(), production.SwiGLU(8, 21).double()
+    reference.load_state_dict(gated.state_dict())
+    same(gated(x), reference(x))
 
 
 def test_block() -> None:
