@@ -16,6 +16,7 @@ from jumok.course.chapters.encoder_decoder import EncoderDecoder
 from jumok.course.chapters.gpt import GPT
 from jumok.course.chapters.head import Head, causal_mask
 from jumok.course.chapters.multi_head import MultiHeadAttention, StackedHeads
+from jumok.course.chapters.positions import RotaryAttention, rotary
 from jumok.course.chapters.writing import generate
 
 
@@ -43,6 +44,14 @@ def test_multi_head_attention(bias: bool) -> None:
     x = torch.randn(2, 5, 8, dtype=torch.float64)
     same(own(x, causal_mask(5)), theirs(x, causal=True))
     same(own(x), theirs(x))
+
+
+def test_attention_with_rotary_positions() -> None:
+    own, theirs = RotaryAttention(8, 8, 2).double(), production.MultiHeadAttention(8, 8, 2).double()
+    theirs.load_state_dict(own.state_dict())
+    x = torch.randn(2, 5, 8, dtype=torch.float64)
+    same(own(x, causal_mask(5)), theirs(x, causal=True, rotary=rotary(5, 4)))
+    same(own(x), theirs(x, rotary=rotary(5, 4)))
 
 
 def test_stacked_heads_are_split_heads() -> None:

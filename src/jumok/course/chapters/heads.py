@@ -142,7 +142,7 @@ def head_weights(
 
     Args:
         attention: any layer. h: 0 to n_head - 1. turn: the rotation of queries and keys by rotary positions, each
-            (B, T, D), see `jumok.course.chapters.positions.rotate_by_loop`. The rest: as in the production layer.
+            (B, T, D), see `jumok.nn.rotate`. The rest: as in the production layer.
 
     Returns:
         (B, T, S), or (T, S).

@@ -24,7 +24,7 @@ from torch.nn import functional as F
 from jumok.config import TrainConfig
 from jumok.course.chapters import averaging, dot_product, head
 from jumok.course.chapters.gpt import GPT
-from jumok.course.chapters.positions import frequency
+from jumok.course.chapters.positions import frequencies
 from jumok.course.chapters.speed import cache_bytes
 from jumok.course.words import Words, words_in
 from jumok.inference.sampling import Sampling, filtered, keep_top_k, keep_top_p
@@ -216,7 +216,7 @@ def sinusoidal(rng: Random) -> Numbers:
     """Ask for two entries of the sinusoidal table, as a function and an angle."""
     width = rng.choice([4, 8])
     position, pair = rng.randint(2, 60), rng.randint(1, width // 2 - 1)
-    angle = position * exact(_tensor(frequency(pair, width)))
+    angle = position * exact(frequencies(width)[pair])
     sine, cosine = sinusoidal_table(position + 1, width)[position, 2 * pair : 2 * pair + 2].tolist()
     given = {"width": width, "position": position, "pair": pair}
     fields = {"even": 2 * pair, "odd": 2 * pair + 1, "angle": angle, "sine": sine, "cosine": cosine}
@@ -229,7 +229,7 @@ def rotary(rng: Random) -> Numbers:
     pair = rng.randint(1, width // 2 - 1)
     q, k = sorted(rng.sample(range(3, 80), 2), reverse=True)
     shift = rng.randint(5, 40)
-    angle = (q - k) * exact(_tensor(frequency(pair, width)))
+    angle = (q - k) * exact(frequencies(width)[pair])
     return {"width": width, "pair": pair, "distance": q - k}, angle, {"q": q, "k": k, "shift": shift, "angle": angle}
 
 
