@@ -5,6 +5,9 @@ Shapes use the legend of `jumok.nn.attention`; S is the length of the source.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
+import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -22,6 +25,9 @@ class EncoderDecoder(nn.Module):
         self.encoder = nn.ModuleList(PostNormBlock(n_embd, n_head, dropout, F.relu) for _ in range(n_layer))
         self.decoder = nn.ModuleList(DecoderBlock(n_embd, n_head, dropout, F.relu) for _ in range(n_layer))
         self.dropout = nn.Dropout(dropout)
+        for parameter in self.parameters():
+            if parameter.dim() == 2:
+                nn.init.xavier_uniform_(parameter)
 
     def embed(self, ids: Tensor) -> Tensor:
         """(B, T) -> (B, T, C), with sinusoidal positions."""
@@ -46,3 +52,25 @@ class EncoderDecoder(nn.Module):
         """padding: (B, S), True for the tokens of the source."""
         mask = None if padding is None else padding[:, None, None, :]  # (B, 1, 1, S)
         return self.decode(target, self.encode(source, mask), mask)
+
+
+def answer_loss(
+    model: EncoderDecoder, source: Tensor, source_padding: Tensor, target: Tensor, target_padding: Tensor
+) -> Tensor:
+    """Return the mean cross-entropy of the tokens of the target after the first: (B, S) and (B, T + 1) -> ()."""
+    logits = model(source, target[:, :-1], source_padding)  # (B, T, V)
+    counted = target_padding[:, 1:]  # (B, T)
+    return F.cross_entropy(logits[counted], target[:, 1:][counted])
+
+
+@torch.no_grad()
+def next_of_answer(model: EncoderDecoder, source: Sequence[int], start: int) -> Callable[[Sequence[int]], Tensor]:
+    """Encode a source once, and return a function: the log-probabilities of the next token of an answer, (V,)."""
+    encoded = model.encode(torch.tensor([source]))  # (1, S, C)
+
+    @torch.no_grad()
+    def log_probabilities(written: Sequence[int]) -> Tensor:
+        target = torch.tensor([[start, *written]])  # (1, T)
+        return model.decode(target, encoded)[0, -1].log_softmax(dim=-1)  # (V,)
+
+    return log_probabilities
