@@ -6,6 +6,10 @@ from __future__ import annotations
 MISTAKES = [
     ("softmax", "dimension", [("e / e.sum(dim=-1, keepdim=True)", "e / e.sum(dim=-2, keepdim=True)"),
                               ("scores.max(dim=-1", "scores.max(dim=-2")]),
+    ("softmax", "dimension", [("e / e.sum(dim=-1, keepdim=True)", "e / e.sum(dim=0, keepdim=True)"),
+                              ("scores.max(dim=-1", "scores.max(dim=0")]),
+    ("softmax", "dimension", [("e / e.sum(dim=-1, keepdim=True)", "e / e.sum(dim=0, keepdim=True)")]),
+    ("softmax", "dimension", [("e / e.sum(dim=-1, keepdim=True)", "e / e.sum(dim=1, keepdim=True)")]),
     ("softmax", "all-entries", [("e / e.sum(dim=-1, keepdim=True)", "e / e.sum()")]),
     ("softmax", "no-exp", [("return e / e.sum(dim=-1, keepdim=True)", "return scores / scores.sum(-1, keepdim=True)")]),
     ("softmax", "overflow", [("scores - scores.max(dim=-1, keepdim=True).values", "scores")]),

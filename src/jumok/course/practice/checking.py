@@ -27,6 +27,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from jumok.course.practice.differences import Finding, places, relation
 from jumok.course.words import Words, words_in
 
 HERE = Path(__file__).parent
@@ -161,20 +162,17 @@ def compare(given: object, right: Tensor, *mistakes: Mistake, tolerance: float =
 
 
 def _explain_entries(given: Tensor, right: Tensor, tolerance: float, *, boolean: bool) -> None:
-    """Raise Wrong: how many entries differ, in which indices if not everywhere, and the one that is furthest off."""
+    """Raise Wrong: how many entries differ, where, how they relate to the right ones, and the one furthest off."""
     gap = (given - right).abs().nan_to_num(float("inf"))
     gap[given == right] = 0  # infinity minus infinity is NaN
     if not gap.dim():
-        raise Wrong("only-value", given=given.item(), right=right.item())
+        found = relation(given, right, tolerance)
+        raise Wrong("only-value", given=given.item(), right=right.item(), relation=_said([found] if found else []))
     place = [int(i) for i in torch.unravel_index(gap.argmax(), gap.shape)]
     wrong = ~torch.isclose(given, right, rtol=tolerance, atol=tolerance, equal_nan=True)
-    places = Words("", "")
-    for dim in range(gap.dim()):
-        found = wrong.movedim(dim, 0).flatten(1).any(1).nonzero().flatten().tolist()
-        if len(found) < gap.shape[dim] and len(found) <= 3:
-            listed = ", ".join(map(str, found))
-            said = texts("difference")["one-index"].filled(listed=listed, dim=dim)
-            places = Words(f"{places.ko} {said.ko}", f"{places.en} {said.en}")
+    findings = places(wrong)
+    if not boolean and (found := relation(given, right, tolerance)) is not None:
+        findings.append(found)
     raise Wrong(
         "entries",
         count=int(wrong.sum()),
@@ -182,8 +180,14 @@ def _explain_entries(given: Tensor, right: Tensor, tolerance: float, *, boolean:
         place=place,
         given=_entry(given[tuple(place)], boolean),
         right=_entry(right[tuple(place)], boolean),
-        places=places,
+        places=_said(findings),
     )
+
+
+def _said(findings: list[Finding]) -> Words:
+    """Return the sentences on a difference, each after a space."""
+    said = [texts("difference")[key].filled(**values) for key, values in findings]
+    return Words("".join(f" {each.ko}" for each in said), "".join(f" {each.en}" for each in said))
 
 
 def _entry(value: Tensor, boolean: bool) -> str:

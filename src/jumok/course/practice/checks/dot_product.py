@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import torch
+from torch import Tensor
 
 from jumok.course.practice.checking import (
     Code,
     Mistake,
     Steps,
+    any_of,
     compare,
     hidden,
     passed,
@@ -26,7 +30,7 @@ def softmax(code: Code) -> Steps:
     compare(
         function(scores.clone()),
         scores.softmax(-1),
-        Mistake("dimension/dot_product", scores.softmax(-2)),
+        Mistake("dimension/dot_product", any_of(*_other_dimensions(scores))),
         Mistake("all-entries", lambda result: abs(result.sum().item() - 1) < 1e-3),
         Mistake("no-exp", scores / scores.sum(-1, keepdim=True)),
     )
@@ -39,6 +43,13 @@ def softmax(code: Code) -> Steps:
     require(bool(result.isfinite().all()), "overflow/dot_product", largest=large.max().item())
     compare(result, large.softmax(-1))
     yield passed("no-overflow")
+
+
+def _other_dimensions(scores: Tensor) -> Iterator[Tensor]:
+    """Yield the softmaxes over a dimension that is not the last, whatever the dimension of the maximum."""
+    for dim in range(scores.dim()):
+        e = torch.exp(scores - scores.max(dim, keepdim=True).values)
+        yield from (e / e.sum(over, keepdim=True) for over in range(scores.dim() - 1))
 
 
 def dot_product_attention(code: Code) -> Steps:
