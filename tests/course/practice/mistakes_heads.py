@@ -14,6 +14,7 @@ DROPPED = "self.dropout(scores.softmax(dim=-1))"
 
 # exercise, mistake, what to replace in the solution
 MISTAKES = [
+    ("split_heads", "values-returned", [("scores.softmax(dim=-1) @ v", "v")]),
     ("module_list_heads", "python-list", [(LIST, LIST.removeprefix("nn.ModuleList(").removesuffix(")"))]),
     ("module_list_heads", "sequential", [("nn.ModuleList([Head", "nn.Sequential(*[Head")]),
     ("module_list_heads", "no-module-list", [("range(n_head)", "range(n_head + 1)")]),

@@ -32,6 +32,7 @@ from jumok.course.words import Words, words_in
 
 HERE = Path(__file__).parent
 TOLERANCE = 1e-5
+FORMS = {"no-function", "no-class", "no-tensor", "no-tensors", "no-number", "dtype"}  # differences that say all
 
 
 @cache
@@ -49,12 +50,13 @@ def passed(key: str, **values: object) -> Words:
 
 
 class Wrong(Exception):
-    """Something is not right. mistake: its name if it is a known one."""
+    """Something is not right. mistake: its name if it is a known one. is_value: whether values are, and not a form."""
 
     def __init__(self, key: str, **values: object) -> None:
         known = texts("mistake")
         self.words = (known.get(key) or texts("difference")[key]).filled(**values)
         self.mistake = key.split("/")[0] if key in known else None
+        self.is_value = self.mistake is None and key not in FORMS
         super().__init__(self.words.en)
 
 

@@ -22,9 +22,10 @@ from jumok.course.practice.catalogue import exercise
 from jumok.course.practice.checking import Checks, Code, Wrong
 from jumok.course.practice.earlier import REPLACED, USED, is_open, load, read
 from jumok.course.practice.known_errors import explained, line_of
-from jumok.course.words import Words
+from jumok.course.words import Words, words_in
 
 NOT_WRITTEN = "not-written"
+LOOK = Path(__file__).parent / "look.toml"
 EXCLUDED: Mapping[str, frozenset[str]] = {  # exercise -> the names that its task excludes
     "softmax": frozenset({"softmax", "log_softmax", "Softmax"}),
     "layer_norm": frozenset({"LayerNorm", "layer_norm", "native_layer_norm"}),
@@ -84,10 +85,11 @@ def _judged(path: Path, slug: str, *, replaced: Set[str] = frozenset()) -> dict[
     with _noted(faults, path):
         source = _source(path)
         module = load(path, source)
+    look = words_in(LOOK, "look")[slug]
     for name, check in {} if faults else _checks(slug).items():
         if faults and not name:
             break
-        with _noted(faults, path, name):
+        with _noted(faults, path, name, look):
             for words in check(Code(module)):
                 right.append(vars(words))
     if not faults:
@@ -98,8 +100,11 @@ def _judged(path: Path, slug: str, *, replaced: Set[str] = frozenset()) -> dict[
 
 
 @contextlib.contextmanager
-def _noted(faults: list[dict[str, Any]], path: Path, function: str = "") -> Iterator[None]:
-    """Add what goes wrong in the block to the faults. function: of the file; its name then stands before the words."""
+def _noted(faults: list[dict[str, Any]], path: Path, function: str = "", look: Words | None = None) -> Iterator[None]:
+    """Add what goes wrong in the block to the faults.
+
+    function: of the file; its name then stands before the words. look: said where values are wrong in no known way.
+    """
     try:
         yield
     except KeyboardInterrupt:
@@ -108,10 +113,14 @@ def _noted(faults: list[dict[str, Any]], path: Path, function: str = "") -> Iter
         reason: BaseException | None = error
         if isinstance(error, Wrong):
             words, mistake, reason = error.words, error.mistake, error.__cause__
+            if look is not None and error.is_value:
+                words = Words(f"{words.ko} {look.ko}", f"{words.en} {look.en}")
         elif isinstance(error, NotImplementedError) and is_open(read(path)):
             words, mistake = Wrong(NOT_WRITTEN).words, NOT_WRITTEN
         else:
             words, mistake = explained(error)
+            if look is not None and mistake is None and line_of(error, path) is None:  # in the check, of such a result
+                words = Words(f"{words.ko} {look.ko}", f"{words.en} {look.en}")
         if function:
             words = Words(f"{function}: {words.ko}", f"{function}: {words.en}")
         faults.append(_fault(words, mistake, line_of(reason, path)))

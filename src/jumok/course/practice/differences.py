@@ -62,14 +62,21 @@ def _relations(given: Tensor, right: Tensor, tolerance: float) -> Iterator[Findi
         yield "all-zero", {}
     if same(given, -right):
         yield "opposite-sign", {}
+    single = right.numel() == 1
     factor = (given * right).sum() / (right * right).sum().clamp(min=1e-30)
-    if same(given, factor * right) and factor.abs() > SMALL:
+    if same(given, factor * right) and factor.abs() > SMALL and (not single or _is_plain(factor.item())):
         yield "factor", {"factor": factor.item()}
-    if same(given - right, (given - right).flatten()[0].expand_as(right)):
+    if not single and same(given - right, (given - right).flatten()[0].expand_as(right)):
         yield "offset", {"offset": (given - right).flatten()[0].item()}
     if given.dim() and given.numel() > 1:
         yield from _arrangements(given, right, same)
         yield from _along_rows(given, right, same)
+
+
+def _is_plain(factor: float) -> bool:
+    """Return whether a factor is a whole number or one over a whole number, so that it tells something of one value."""
+    larger = max(abs(factor), 1 / abs(factor))
+    return larger < 1000 and abs(larger - round(larger)) < 1e-4
 
 
 def _arrangements(given: Tensor, right: Tensor, same: Any) -> Iterator[Finding]:

@@ -68,6 +68,7 @@ def attention_mistakes(
     found.append(Mistake("weights-returned", _any(scores(), weights_of)))
     found.append(Mistake("scaled-after", averaged(v)(weights_of(raw) * d**-0.5)))
     if q.shape[-2] == k.shape[-2]:
+        found.append(Mistake("values-returned", finish(v)))
         found.append(Mistake("query-and-key", _any(scores(k, q), lambda s: averaged(v)(weights_of(s)))))
     if v.shape == k.shape:
         found.append(Mistake("key-and-value", _any(scores(q, v), lambda s: averaged(k)(weights_of(s)))))

@@ -452,7 +452,7 @@ def _compare_beams(given: object, after: Callable[[list[int]], Tensor], beam: in
         require(not _same_beams(beams, _searched(after, beam, most, "worst")), "worst-kept")
         require(not _same_beams(beams, _kept_apart(after, beam, most)), "finished-kept-apart")
         require(not _same_beams([(one, [START, *ids]) for one, ids in beams], right), "start-missing")
-        require(max(len(ids) for _, ids in beams) <= most + 1, "shared-list", most=most)
+        require(max((len(ids) for _, ids in beams), default=0) <= most + 1, "shared-list", most=most)
         greedy = _searched(after, 1, most)
         require(not _same_beams(beams, greedy), "greedy", beam=beam)
     for (score, ids), (best, expected) in zip(beams, right, strict=False):
