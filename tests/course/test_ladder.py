@@ -26,13 +26,16 @@ from jumok.config import Frame, GPTConfig, TrainConfig
 from jumok.course.ladder import report, rungs
 from jumok.course.ladder import run as ladder_module
 from jumok.course.ladder.picture import draw_ladder
+from jumok.course.ladder.published import published, published_table
 from jumok.course.ladder.results import LadderRecord, Point, RungResult, TextFacts
 from jumok.course.ladder.run import Ladder, LadderEvent, LadderFinished, RungFinished, RungStarted, default_folder
 from jumok.course.ladder.rungs import PARTS, RUNGS, TEXTS, LadderConfig, say
 from jumok.course.ladder.verdicts import verdict
+from jumok.course.pages.chapter import chapter
 from jumok.course.words import LANGUAGES, Language, words_in
 from jumok.errors import ConfigError, JumokError, ResumeError, RunError, TextError
 from jumok.interop.huggingface.convert import to_hf
+from jumok.models import build
 from jumok.runs.events import Finish, Notice, Save, Step
 from jumok.runs.folder import RunFolder
 from jumok.text import Text
@@ -723,3 +726,23 @@ def test_control_characters_of_a_sample_do_not_reach_the_terminal(capsys: pytest
     shown = capsys.readouterr().err
     assert "글␛[2J␇자 ⏎ 둘째 줄" in shown
     assert "\x1b" not in shown
+
+
+# --- the chapter ---
+
+
+@languages
+def test_the_chapter_has_the_published_figures(language: Language) -> None:
+    """Its table is that of published.json, whose curves end near the losses of the table, with all rungs."""
+    page = chapter("ladder", language).text
+    [table] = re.findall(r"^<!-- ladder:begin -->\n((?:\|.*\n)*)<!-- ladder:end -->$", page, re.MULTILINE)
+    assert table == published_table(language)
+    figures = published()
+    assert list(figures) == SLUGS
+    for each in figures.values():
+        assert len(each["curve"]["steps"]) == len(each["curve"]["nats_per_char"]) == 20
+        mean = sum(each["nats_per_char"]) / len(each["nats_per_char"])
+        assert abs(each["curve"]["nats_per_char"][-1] - mean) < 0.2
+    classic = LadderConfig(steps_per_rung=400, n_embd=64, context_length=64)
+    for rung in RUNGS:
+        assert build(classic.model(rung, 867)).parameter_count() == figures[rung.slug]["parameters"]
