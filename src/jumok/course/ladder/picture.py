@@ -48,7 +48,7 @@ def draw_ladder(
     from matplotlib.ticker import EngFormatter, MaxNLocator  # slow to import
 
     theme = _DARK if dark else _LIGHT
-    size, dpi, points = ((4.2, 6.2), 190, 8.6) if narrow else ((9.6, 5.8), 120, 10.0)
+    size, dpi, points = ((4.2, 6.2), 190, 8.6) if narrow else ((9.6, 5.8), 92, 10.0)
     points_of = {name: _finite(xs, ys) for name, (xs, ys) in curves.items()}
     drawn = {name: found for name, found in points_of.items() if found}
     with canvas(path, *size, dpi=dpi) as figure:
