@@ -131,7 +131,7 @@ test("words in two languages", () => {
   setLanguage("ko");
   assert.equal(t("test.weight", { n: 3 }), "가중치 3");
   assert.equal(t("test.weight", {}, "en"), "weight {n}");
-  assert.equal(shortCount(12_400_000), "1,240만");
+  assert.equal(shortCount(12_400_000), "1,240만 ");
   setLanguage("en");
   assert.equal(shortCount(12_400_000), "12.4M");
   assert.throws(() => defineWords({ "test.weight": ["", ""] }));

@@ -54,12 +54,16 @@ export function count(n) {
   return String(Math.round(n)).replace(/\B(?=(\d{3})+$)/g, ",");
 }
 
-/** A large count in few characters, as the language counts: 1,240만 in Korean, 12.4M in English. @param {number} n */
+/**
+ * A large count in few characters, as the language counts: 12.4M in English, 1,240만 in Korean, where a space follows
+ * the word and none a digit (1,240만 개, 12개).
+ * @param {number} n
+ */
 export function shortCount(n) {
   const short = (/** @type {number} */ value) => (value >= 100 ? count(value) : String(Number(value.toPrecision(3))));
   if (spoken === "ko") {
-    if (n >= 1e8) return `${short(n / 1e8)}억`;
-    return n >= 1e4 ? `${short(n / 1e4)}만` : count(n);
+    if (n >= 1e8) return `${short(n / 1e8)}억 `;
+    return n >= 1e4 ? `${short(n / 1e4)}만 ` : count(n);
   }
   if (n >= 1e9) return `${short(n / 1e9)}B`;
   if (n >= 1e6) return `${short(n / 1e6)}M`;
