@@ -1,4 +1,4 @@
-"""Chapter 20, a model trained here: Korean sentences in which two words depend on earlier ones.
+"""Chapter 21, a model trained here: Korean sentences in which two words depend on earlier ones.
 
 An example is 할머니께서 장미 파는 가게에서 연필을 어제 세 자루 사셨다: yesterday Grandmother bought three pencils in a
 shop that sells roses. The counter 자루 follows from the object 연필을, and the honorific form 사셨다 from the
@@ -9,139 +9,119 @@ but the subject. Every other word is drawn uniformly.
 A token is a word between spaces (eojeol). Shapes use the legend of `jumok.nn.attention`.
 """
 
+# ruff: noqa: SIM905  (lists of words are easier to read as a text)
+
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from random import Random
-from typing import NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.nn import functional as F
 
-from jumok import GPT
-from jumok.text.hangul import josa
+from jumok.course.chapters.gpt import GPT
+from jumok.course.chapters.head import attention_weights, causal_mask
+from jumok.course.chapters.multi_head import MultiHeadAttention
 
-ELDERS: Mapping[str, str] = {  # person -> as a subject; the verb takes the honorific form
-    person: person + "께서" for person in ("할머니", "할아버지", "어머니", "아버지", "선생님")
+LISTS = {
+    "elder": "할머니께서 할아버지께서 어머니께서 아버지께서 선생님께서".split(),
+    "other": "동생이 친구가 누나가 형이 조카가".split(),
+    "with": "할머니와 할아버지와 어머니와 아버지와 선생님과 동생과 친구와 누나와 형과 조카와".split(),
+    "shop": "연필 붓 공책 그림책 우표 종이 장미 튤립 양말 장갑 바지 치마".split(),
+    "object": "연필을 붓을 공책을 그림책을 우표를 종이를 장미를 튤립을 양말을 장갑을 바지를 치마를".split(),
+    "counter": "자루 자루 권 권 장 장 송이 송이 켤레 켤레 벌 벌".split(),
+    "number": "한 두 세 네 다섯".split(),
+    "filler": "어제 아침에 급히 천천히 몰래 조용히".split(),
+    "honorific": "사셨다 고르셨다 찾으셨다 챙기셨다".split(),
+    "plain": "샀다 골랐다 찾았다 챙겼다".split(),
 }
-OTHERS: Mapping[str, str] = {person: josa(person, "이/가") for person in ("동생", "친구", "누나", "형", "조카")}
-WITH: Mapping[str, str] = {person: josa(person, "과/와") for person in (*ELDERS, *OTHERS)}  # as a companion
-COUNTERS: Mapping[str, str] = {  # goods -> their counter
-    "연필": "자루", "붓": "자루", "공책": "권", "그림책": "권", "우표": "장", "종이": "장",
-    "장미": "송이", "튤립": "송이", "양말": "켤레", "장갑": "켤레", "바지": "벌", "치마": "벌",
-}  # fmt: skip
-OBJECTS: Mapping[str, str] = {goods: josa(goods, "을/를") for goods in COUNTERS}
-NUMBERS = ("한", "두", "세", "네", "다섯")
-FILLERS = ("어제", "아침에", "급히", "천천히", "몰래", "조용히")
-SHOP = ("파는", "가게에서")
-VERBS: Mapping[str, str] = {  # honorific -> plain
-    "사셨다": "샀다", "고르셨다": "골랐다", "찾으셨다": "찾았다", "챙기셨다": "챙겼다",
-}  # fmt: skip
-PADDING = "·"
-WORDS: tuple[str, ...] = (
-    PADDING, *ELDERS.values(), *OTHERS.values(), *WITH.values(), *COUNTERS, *OBJECTS.values(),
-    *dict.fromkeys(COUNTERS.values()), *NUMBERS, *FILLERS, *SHOP, *VERBS, *VERBS.values(),
-)  # fmt: skip
-IDS: Mapping[str, int] = {word: number for number, word in enumerate(WORDS)}
-LONGEST = 13  # subject, companion, three of the shop, four fillers, object, number, counter, verb
+
+WORDS = list(dict.fromkeys(["·", *(word for words in LISTS.values() for word in words), "파는", "가게에서"]))
 
 
-class Sentence(NamedTuple):
-    """A sentence. Its subject is the first word, and its last three words are the number, the counter and the verb.
+def sentence(random: Random) -> list[str]:
+    """Return the words of a sentence, at most 13. The last three are the number, the counter and the verb."""
 
-    Fields:
-        words: at most LONGEST. object: the index of the object.
-    """
+    def draw(options: Sequence[str]) -> str:
+        return options[int(random.random() * len(options))]
 
-    words: tuple[str, ...]
-    object: int
-
-    @property
-    def number(self) -> int:
-        """The index of the number, where a model predicts the counter."""
-        return len(self.words) - 3
-
-    @property
-    def counter(self) -> int:
-        """The index of the counter, where a model predicts the verb."""
-        return len(self.words) - 2
-
-
-def sentences(count: int, seed: int) -> list[Sentence]:
-    """Independent sentences. The same seed gives the same sentences on every platform."""
-    draw = Random(seed).random  # the only method whose sequence Python guarantees
-    return [_sentence(draw) for _ in range(count)]
+    honorific = random.random() < 0.5
+    subject = draw(LISTS["elder" if honorific else "other"])
+    words = [subject]
+    if random.random() < 0.5:
+        own = LISTS["with"][(LISTS["elder"] + LISTS["other"]).index(subject)]
+        words.append(draw([person for person in LISTS["with"] if person != own]))
+    if random.random() < 0.5:
+        words += [draw(LISTS["shop"]), "파는", "가게에서"]
+    words += [draw(LISTS["filler"]) for _ in range(int(random.random() * 3))]
+    goods = draw(LISTS["object"])
+    words.append(goods)
+    words += [draw(LISTS["filler"]) for _ in range(int(random.random() * 3))]
+    words += [draw(LISTS["number"]), LISTS["counter"][LISTS["object"].index(goods)]]
+    return [*words, draw(LISTS["honorific" if honorific else "plain"])]
 
 
-def ids_of(written: Sequence[Sentence]) -> Tensor:
-    """Sentences as ids (B, LONGEST), padded on the right with 0, the id of PADDING."""
-    rows = [[IDS[word] for word in each.words] + [0] * (LONGEST - len(each.words)) for each in written]
-    return torch.tensor(rows)
+def ids_of(sentences: Sequence[Sequence[str]]) -> Tensor:
+    """Return sentences as ids, padded on the right with 0: (B, T)."""
+    longest = max(len(words) for words in sentences)
+    return torch.tensor([[*map(WORDS.index, words), *[0] * (longest - len(words))] for words in sentences])
 
 
-class Correct(NamedTuple):
-    """Shares of sentences, each from 0 to 1.
-
-    Fields:
-        counter: the right counter has the highest probability of all words. choice: it has the highest probability of
-            all counters, so the share does not depend on whether the model expects a counter at all. form: the verbs of
-            the right form, honorific or plain, have a higher probability than the others, whichever of them follows.
-    """
-
-    counter: float
-    choice: float
-    form: float
-
-
-def correct(model: GPT, written: Sequence[Sentence]) -> Correct:
-    """How often a model predicts the counter and the form of the verb, each from the words before it."""
-    ids = ids_of(written)
-    with torch.no_grad():
-        probabilities = model(ids).softmax(dim=-1)  # (B, T, V)
-    rows = torch.arange(len(written))
-    at_number = torch.tensor([each.number for each in written])
-    answers, next_words = ids[rows, at_number + 1], probabilities[rows, at_number]  # (B,), (B, V)
-    counters = torch.tensor([IDS[counter] for counter in dict.fromkeys(COUNTERS.values())])
-    chosen = counters[next_words[:, counters].argmax(dim=-1)]  # (B,)
-    verbs = probabilities[rows, at_number + 1]  # (B, V)
-    honorific, plain = ([IDS[verb] for verb in form] for form in (VERBS, VERBS.values()))
-    guessed = verbs[:, honorific].sum(dim=-1) > verbs[:, plain].sum(dim=-1)  # (B,)
-    asked = torch.tensor([each.words[0] in ELDERS.values() for each in written])
-    hits = (next_words.argmax(dim=-1) == answers, chosen == answers, guessed == asked)
-    return Correct(*(hit.double().mean().item() for hit in hits))
+def train_on_sentences(ids: Tensor, seed: int, steps: int = 400) -> GPT:
+    """Return a GPT with one block and three heads that was trained on sentences, (N, T)."""
+    torch.manual_seed(seed)
+    model = GPT(len(WORDS), context_length=13, n_layer=1, n_head=3, n_embd=48).double()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.003)
+    for _ in range(steps):
+        rows = ids[torch.randint(len(ids), (64,))]  # (B, T)
+        logits = model(rows[:, :-1])  # (B, T - 1, V)
+        loss = F.cross_entropy(logits.flatten(0, 1), rows[:, 1:].flatten(), ignore_index=0)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    return model.eval().requires_grad_(False)
 
 
-def mean_weight(weights: Tensor, queries: Sequence[int], keys: Sequence[int]) -> Tensor:
-    """The mean weight from one position to another, each sentence with positions of its own.
+def shares_right(model: Callable[[Tensor], Tensor], sentences: Sequence[Sequence[str]]) -> tuple[float, float]:
+    """Return how often the counter is the most probable counter, and how often the form of the verb is right."""
+    ids, rows = ids_of(sentences), torch.arange(len(sentences))
+    at_number = torch.tensor([len(words) - 3 for words in sentences])
+    logits = model(ids)  # (B, T, V)
+    counters = ids_of([LISTS["counter"]])[0].unique()  # (6,)
+    chosen = counters[logits[rows, at_number][:, counters].argmax(dim=-1)]  # (B,)
+    verb = logits[rows, at_number + 1].softmax(dim=-1)  # (B, V)
+    honorific, plain = (verb[:, ids_of([LISTS[form]])[0]].sum(dim=-1) for form in ("honorific", "plain"))
+    elder = torch.tensor([words[0] in LISTS["elder"] for words in sentences])
+    right = chosen == ids[rows, at_number + 1], (honorific > plain) == elder
+    return right[0].double().mean().item(), right[1].double().mean().item()
 
-    Args:
-        weights: (B, H, T, S). queries, keys: B positions each.
 
-    Returns:
-        (H,).
-    """
-    rows = torch.arange(weights.shape[0])
-    return weights[rows, :, torch.tensor(queries), torch.tensor(keys)].mean(dim=0)  # (B, H) -> (H,)
+def first_attention(model: GPT, ids: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the weights of the first block, (B, H, T, T), and the outputs of its heads, (B, H, T, D). ids: (B, T)."""
+    t, block = ids.shape[1], model.blocks[0]
+    attention: MultiHeadAttention = block.attention  # type: ignore[assignment]
+    x = model.token_embedding(ids) + model.position_embedding.weight[:t]  # (B, T, C)
+    x = block.attention_norm(x)  # type: ignore[operator]
+    q, k, v = (attention.split(project(x)) for project in (attention.q_proj, attention.k_proj, attention.v_proj))
+    weights = attention_weights(q, k, causal_mask(t))  # (B, H, T, T)
+    return weights, weights @ v
 
 
-def _sentence(draw: Callable[[], float]) -> Sentence:
-    def one(choices: Mapping[str, str] | Sequence[str]) -> str:
-        return list(choices)[int(draw() * len(choices))]
+@contextmanager
+def head_replaced(model: GPT, head: int, output: Tensor | float) -> Iterator[None]:
+    """Replace the output of a head of the first block, (B, T, D), inside the block of a with statement."""
+    attention: MultiHeadAttention = model.blocks[0].attention  # type: ignore[assignment]
+    columns = slice(head * attention.head_dim, (head + 1) * attention.head_dim)
 
-    def fillers() -> list[str]:
-        return [one(FILLERS) for _ in range(int(draw() * 3))]  # none, one or two
+    def replace(module: nn.Module, inputs: tuple[Tensor, ...]) -> Tensor:
+        merged = inputs[0].clone()  # (B, T, H*D)
+        merged[..., columns] = output
+        return merged
 
-    honorific = draw() < 0.5
-    subjects = ELDERS if honorific else OTHERS
-    person = one(subjects)
-    words = [subjects[person]]
-    if draw() < 0.5:
-        words.append(WITH[one([other for other in WITH if other != person])])
-    if draw() < 0.5:
-        words += [one(COUNTERS), *SHOP]
-    words += fillers()
-    goods, place = one(COUNTERS), len(words)
-    words += [OBJECTS[goods], *fillers(), one(NUMBERS), COUNTERS[goods]]
-    verb = one(VERBS)
-    words.append(verb if honorific else VERBS[verb])
-    return Sentence(tuple(words), place)
+    hook = attention.o_proj.register_forward_pre_hook(replace)
+    try:
+        yield
+    finally:
+        hook.remove()
