@@ -88,7 +88,7 @@ def test_weights_and_ablations_are_those_of_jumok() -> None:
     theirs = jumok.GPT(config).double().eval()
     theirs.load_state_dict(own.state_dict())
     ids = ids_of(MANY[:20])
-    with jumok.record(theirs, values=True) as recording:
+    with jumok.record(theirs) as recording:
         theirs(ids)
     layer = recording.attentions[0]
     weights, outputs = first_attention(own, ids)

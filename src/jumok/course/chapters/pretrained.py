@@ -51,7 +51,7 @@ def layer_states(model: jumok.BERT, ids: Tensor) -> Tensor:
 @torch.no_grad()
 def weights_and_lengths(model: jumok.BERT, ids: Tensor) -> tuple[Tensor, Tensor]:
     """Return the weights of all heads, (L, H, T, T), and the lengths of their values, (L, H, T). ids: (1, T)."""
-    with jumok.record(model, values=True) as recording:
+    with jumok.record(model) as recording:
         model(ids)
     layers = recording.attentions
     weights = torch.stack([layer.weights()[0] for layer in layers])  # (L, H, T, T)
