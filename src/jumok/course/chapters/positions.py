@@ -8,16 +8,11 @@ https://arxiv.org/abs/2104.09864, causal models without positions https://arxiv.
 
 from __future__ import annotations
 
-from functools import partial
-
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from jumok.course.chapters.head import attention_weights
-from jumok.course.chapters.heads import attend_by_heads
 from jumok.course.chapters.multi_head import MultiHeadAttention
-from jumok.nn import MultiHeadAttention as ProductionAttention
-from jumok.nn import rotate as production_rotate
 
 
 def frequencies(width: int, base: float = 10_000.0) -> Tensor:
@@ -54,16 +49,3 @@ class RotaryAttention(MultiHeadAttention):
         weights = attention_weights(rotate(q, cos, sin), rotate(k, cos, sin), mask)  # (B, H, T, T)
         heads = self.dropout(weights) @ v  # (B, H, T, D)
         return self.o_proj(heads.transpose(1, 2).flatten(2))  # (B, T, d_out)
-
-
-def embed(ids: Tensor, tokens: nn.Embedding, positions: nn.Embedding | None = None) -> Tensor:
-    """Return the input of the first block of a production model: (B, T) -> (B, T, C)."""
-    x: Tensor = tokens(ids)  # (B, T, C)
-    return x if positions is None else x + positions.weight[: ids.shape[-1]]
-
-
-def attend_with_rotary(
-    attention: ProductionAttention, x: Tensor, cos: Tensor, sin: Tensor, *, causal: bool = False
-) -> Tensor:
-    """Return the output of a production layer with rotary positions, one head at a time: (B, T, C) -> (B, T, d_out)."""
-    return attend_by_heads(attention, x, causal=causal, turn=partial(production_rotate, cos=cos, sin=sin))
