@@ -207,3 +207,35 @@ def test_writing_with_a_cache_is_writing_without(family: str, mixing: str, norm:
     cached, plain = (generate(model, "옛날에", tokens=30, seed=4, cache=cache)[0] for cache in (True, False))
     assert cached == plain
     assert cached.tokens == 30
+
+
+# --- parts of GPT-2 in the modern family ---
+
+
+@torch.no_grad()
+def test_with_all_parts_of_gpt2_it_is_the_classic_gpt() -> None:
+    """The same initial parameters, bit for bit, and so the same logits."""
+    torch.manual_seed(3)
+    ours = build(RungConfig(**SHAPE, rotary=False, rms=False, gated=False, start="gpt2")).eval()
+    torch.manual_seed(3)
+    classic = build(GPTConfig(**SHAPE, family="classic")).eval()
+    assert all(torch.equal(ours.state_dict()[name], tensor) for name, tensor in classic.state_dict().items())
+    assert torch.equal(ours(some_ids()), classic(some_ids()))
+
+
+@pytest.mark.parametrize(("rotary", "start"), [(True, "identity"), (False, "look_back")])
+@torch.no_grad()
+def test_blocks_begin_as_the_identity(rotary: bool, start: str) -> None:
+    """And without rotary positions, no head can begin to look back."""
+    model = rung(rotary=rotary, start=start)
+    x = torch.randn(2, 5, 8, dtype=torch.float64)
+    angles = None if model.cos is None else (model.cos[:5], model.sin[:5])
+    assert torch.equal(model.blocks[0](x, angles), x)
+    assert model.token_embedding.weight[:, 0].std() > 0, "a head that looks back has a constant column"
+    assert (model.position_embedding is None) is rotary
+
+
+def test_an_mlp_without_a_gate_has_the_width_and_activation_of_gpt2() -> None:
+    block = RungConfig(**SHAPE, gated=False).block()
+    assert (block.gated, block.mlp_width, block.activation) == (False, 32, "gelu_tanh")
+    assert RungConfig(**SHAPE).block() == GPTConfig(**SHAPE).block()
