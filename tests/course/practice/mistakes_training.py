@@ -23,6 +23,7 @@ MISTAKES = [
     ("get_batch", "no-return", [("return x, y", "x, y")]),
     ("cross_entropy", "no-log", [("(log_sum - correct).mean()", "-torch.exp(correct - log_sum).mean()")]),
     ("cross_entropy", "no-minus", [("log_sum - correct", "correct - log_sum")]),
+    ("cross_entropy", "maximum-dimension", [("logits.max(dim=-1", "logits.max(dim=0")]),
     ("cross_entropy", "sum", [(".mean()", ".sum()")]),
     ("cross_entropy", "sum-over-time", [("(log_sum - correct).mean()", "(log_sum - correct).sum(1).mean()")]),
     ("cross_entropy", "no-mean", [(".mean()", "")]),

@@ -17,7 +17,8 @@ from jumok.course.words import LANGUAGES, Language, words_in
 MOST = 12  # changed solutions of each exercise that are judged
 LEAST = 3
 PLACES = (
-    "one-index", "right-index", "range", "on-diagonal", "above-diagonal", "below-diagonal", "everywhere", "scattered"
+    "one-index", "right-index", "range", "every-second", "on-diagonal", "above-diagonal", "below-diagonal",
+    "everywhere", "nearly-everywhere", "scattered",
 )  # fmt: skip
 
 

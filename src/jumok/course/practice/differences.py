@@ -13,14 +13,15 @@ from torch import Tensor
 
 Finding = tuple[str, dict[str, Any]]
 FEW = 3  # indices that are listed one by one
+MOSTLY = 0.8  # from this share on, the right entries are taken to be so by chance
 SMALL = 1e-6  # a factor below this is none
 
 
 def places(wrong: Tensor) -> list[Finding]:
     """Return where the wrong entries are. wrong: bool, True where an entry is wrong; it has a dimension."""
-    found: list[Finding] = []
     if (triangle := _triangle(wrong)) is not None:
-        found.append((triangle, {}))
+        return [(triangle, {})]
+    found: list[Finding] = []
     for dim in range(wrong.dim()):
         indices = wrong.movedim(dim, 0).flatten(1).any(1) if wrong.dim() > 1 else wrong
         listed, others = (each.nonzero().flatten().tolist() for each in (indices, ~indices))
@@ -30,7 +31,10 @@ def places(wrong: Tensor) -> list[Finding]:
             found.append(("right-index", {"listed": ", ".join(map(str, others)), "dim": dim}))
         elif len(others) and listed == list(range(listed[0], listed[-1] + 1)):
             found.append(("range", {"first": listed[0], "last": listed[-1], "dim": dim}))
-    return found or [("everywhere" if bool(wrong.all()) else "scattered", {})]
+        elif len(others) and listed == list(range(listed[0], listed[-1] + 1, 2)):
+            found.append(("every-second", {"first": listed[0], "second": listed[1], "dim": dim}))
+    share = wrong.double().mean().item()
+    return found or [("everywhere" if share == 1 else "scattered" if share < MOSTLY else "nearly-everywhere", {})]
 
 
 def _triangle(wrong: Tensor) -> str | None:
@@ -99,7 +103,8 @@ def _along_rows(given: Tensor, right: Tensor, same: Any) -> Iterator[Finding]:
     """Yield what is said of rows, the vectors of the last dimension, and of the others."""
     ones = torch.ones(right.shape[:-1], dtype=right.dtype)
     if bool((right >= 0).all()) and same(right.sum(-1), ones) and not same(given.sum(-1), ones):
-        yield "row-sums", {"sum": given.sum(-1).flatten()[0].item()}
+        sums = given.sum(-1).flatten()
+        yield "row-sums", {"sum": sums[(sums - 1).abs().argmax()].item()}
     for dim in range(given.dim()):
         size = given.shape[dim]
         if size < 2:

@@ -27,12 +27,15 @@ def softmax(code: Code) -> Steps:
     """Softmax over the last dimension, in a way that does not overflow."""
     function = code.function("softmax")
     scores = hidden(2, 5, 7, scale=3)
+    largest = scores.max(-1, keepdim=True).values
     compare(
         function(scores.clone()),
         scores.softmax(-1),
         Mistake("dimension/dot_product", any_of(*_other_dimensions(scores))),
         Mistake("all-entries", lambda result: abs(result.sum().item() - 1) < 1e-3),
-        Mistake("no-exp", scores / scores.sum(-1, keepdim=True)),
+        Mistake("no-exp", any_of(*(each / each.sum(-1, keepdim=True) for each in (scores, scores - largest)))),
+        Mistake("not-divided/dot_product", any_of(torch.exp(scores), torch.exp(scores - largest))),
+        Mistake("maximum-dimension", any_of(*(each / each.sum(-1, keepdim=True) for each in _shifted(scores)))),
     )
     yield passed("rows-sum-to-one")
     kept = scores.clone()
@@ -43,6 +46,11 @@ def softmax(code: Code) -> Steps:
     require(bool(result.isfinite().all()), "overflow/dot_product", largest=large.max().item())
     compare(result, large.softmax(-1))
     yield passed("no-overflow")
+
+
+def _shifted(scores: Tensor) -> Iterator[Tensor]:
+    """Yield exp of the scores less the maximum of another dimension than the last."""
+    yield from (torch.exp(scores - scores.max(dim, keepdim=True).values) for dim in range(scores.dim() - 1))
 
 
 def _other_dimensions(scores: Tensor) -> Iterator[Tensor]:

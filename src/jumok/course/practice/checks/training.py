@@ -19,6 +19,7 @@ from jumok.course.practice.checking import (
     Mistake,
     Steps,
     Wrong,
+    any_of,
     compare,
     hidden,
     passed,
@@ -142,6 +143,9 @@ def _wrong_losses(logits: Tensor, targets: Tensor, right: Tensor) -> Iterator[Mi
     yield Mistake("logits-only", -of_targets(logits).mean())
     yield Mistake("maximum-on-one-side", right - largest.mean())
     yield Mistake("maximum-on-one-side", right + largest.mean())
+    shifted = [logits - logits.max(dim, keepdim=True).values for dim in (0, 1)]
+    losses = [(each.exp().sum(-1).log() - of_targets(each)).mean() for each in shifted]
+    yield Mistake("maximum-dimension", any_of(*losses))
     yield Mistake("all-pairs", -logits.log_softmax(-1)[..., targets].mean())
     yield Mistake("bits", right / math.log(2))
 
