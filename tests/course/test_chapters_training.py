@@ -18,6 +18,7 @@ from jumok.corpora import stories
 from jumok.course.chapters import (
     bert,
     bigrams,
+    encoder_decoder,
     foundations,
     gpt,
     recurrence,
@@ -318,6 +319,29 @@ def test_fit_trains_a_classifier() -> None:
     assert len(losses) == 40
     assert not model.training
     assert torch.equal(model(ids, ids != 0).argmax(dim=-1), labels)
+
+
+# --- 19: encoder–decoder ---
+
+
+def test_the_padding_of_an_answer_does_not_count() -> None:
+    """Nor does that of its source: the loss of two pairs is the mean over their tokens, each pair computed alone."""
+    torch.manual_seed(0)
+    model = encoder_decoder.EncoderDecoder(20, 1, 2, 8).double()
+    pairs = [([5, 6, 7], [1, 8, 2]), ([9], [1, 4, 3, 7, 2])]
+    alone = [encoder_decoder.answer_loss(model, *bert.pad_ids([a]), *bert.pad_ids([b])) for a, b in pairs]
+    sources, targets = bert.pad_ids([a for a, _ in pairs]), bert.pad_ids([b for _, b in pairs])
+    assert_close(encoder_decoder.answer_loss(model, *sources, *targets), (2 * alone[0] + 4 * alone[1]) / 6)
+
+
+def test_an_answer_is_written_as_it_is_trained() -> None:
+    torch.manual_seed(0)
+    model = encoder_decoder.EncoderDecoder(20, 1, 2, 8).double()
+    after = encoder_decoder.next_of_answer(model, [5, 6, 7], start=1)
+    with torch.no_grad():
+        expected = model(torch.tensor([[5, 6, 7]]), torch.tensor([[1, 8, 4]]))[0].log_softmax(dim=-1)
+    for t, written in enumerate(([], [8], [8, 4])):
+        assert_close(after(written), expected[t])
 
 
 # --- recurrent networks ---
