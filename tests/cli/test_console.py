@@ -91,7 +91,7 @@ def test_the_progress_line_of_a_ladder(columns: int, language: Language, screen:
         view._bar.refresh()
     line = bars(file)[-1]
     assert cell_len(line) <= columns
-    for part in (" 42% ", "2/10", "1:10:07", "2.346"):
+    for part in (" 42% ", "2/16", "1:10:07", "2.346"):
         assert part in line
     assert "…" not in line
 

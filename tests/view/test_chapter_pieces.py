@@ -131,7 +131,7 @@ def test_each_piece_is_in_its_chapter_with_what_to_try(language: Language) -> No
 @each_language
 def test_elsewhere_a_piece_is_a_picture(language: Language) -> None:
     """In the terminal and in notebooks."""
-    masked = chapter(4, language)
+    masked = chapter(5, language)
     assert "try-mask.svg" in render(masked)
     assert any("try-mask.svg" in cell.get("attachments", {}) for cell in notebook(masked)["cells"])
     assert "jumok-piece" not in render(masked) + str(notebook(masked))
