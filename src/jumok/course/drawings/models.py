@@ -149,7 +149,7 @@ def course_map() -> Diagram:
     """A GPT from its text to its training, with the whole block: with room for notes."""
     d = Diagram("map", notes_at=366)
     x, width = 60, 270
-    d.text(366, 24, "chapter · exercises")
+    d.text(366, 24, "chapter · files")
     above: Box | Plus | None = None
     for number, (label, part) in enumerate(_INPUT):
         y = 36.0 + number * _STEP + (number > 1) * 30
