@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-import jumok
+from jumok import BERT, record
 from jumok.tokenizers import Tokenizer
 
 
@@ -34,7 +34,7 @@ def read(tokenizer: Tokenizer, text: str, special: bool = True) -> Tensor:
 
 
 @torch.no_grad()
-def layer_states(model: jumok.BERT, ids: Tensor) -> Tensor:
+def layer_states(model: BERT, ids: Tensor) -> Tensor:
     """Return the input of the first block and the output of each block: (1, T) -> (L + 1, T, C)."""
     states: list[Tensor] = []
 
@@ -49,9 +49,9 @@ def layer_states(model: jumok.BERT, ids: Tensor) -> Tensor:
 
 
 @torch.no_grad()
-def weights_and_lengths(model: jumok.BERT, ids: Tensor) -> tuple[Tensor, Tensor]:
+def weights_and_lengths(model: BERT, ids: Tensor) -> tuple[Tensor, Tensor]:
     """Return the weights of all heads, (L, H, T, T), and the lengths of their values, (L, H, T). ids: (1, T)."""
-    with jumok.record(model) as recording:
+    with record(model) as recording:
         model(ids)
     layers = recording.attentions
     weights = torch.stack([layer.weights()[0] for layer in layers])  # (L, H, T, T)
@@ -74,12 +74,12 @@ def share_on(weights: Tensor, position: int) -> Tensor:
 
 
 @torch.no_grad()
-def sentence_vector(model: jumok.BERT, ids: Tensor) -> Tensor:
+def sentence_vector(model: BERT, ids: Tensor) -> Tensor:
     """Return the mean of the last vectors, scaled to length 1: (1, T) -> (C,)."""
     return F.normalize(model(ids)[0].mean(dim=0), dim=0)
 
 
-def effect_of_leaving_out(model: jumok.BERT, ids: Tensor) -> Tensor:
+def effect_of_leaving_out(model: BERT, ids: Tensor) -> Tensor:
     """Return 1 - cosine between the sentence vectors with and without each word: (1, T) -> (T - 2,)."""
     whole = sentence_vector(model, ids)  # (C,)
     effects = []
