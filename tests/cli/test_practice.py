@@ -54,6 +54,17 @@ def test_practice_writes_each_file_once(jumok) -> None:
     assert Path(FILE).read_text() == "mine"
 
 
+def test_the_files_are_in_the_language_of_the_reader(jumok) -> None:
+    jumok("learn", "practice", "--lang", "ko")
+    assert Path(FILE).read_text(encoding="utf-8") == ONE.template("ko")
+    assert "was begun" in jumok("learn", "check").err
+    jumok("learn", "practice", "--restore", "8", "--lang", "en")
+    assert Path(FILE).read_text(encoding="utf-8") == ONE.template("en")
+    written(WRONG)
+    jumok("learn", "check", FILE)
+    assert jumok("learn", "solution", FILE, "--lang", "ko").out == ONE.solution("ko")
+
+
 def test_the_way_through_an_exercise(jumok) -> None:
     """Untouched, wrong, a hint, the solution after an attempt, right; and the progress is kept."""
     jumok("learn", "practice")
