@@ -58,7 +58,7 @@ def test_a_section_an_answer_and_a_table(tmp_path: Path) -> None:
 
 def test_the_command(jumok: Jumok, own_folder: Path) -> None:
     end = jumok("learn", "slides", "3", "--lang", "en", "--json")
-    assert (end.code, end.json["slides"]) == (0, "03-queries-keys-values.md")
+    assert (end.code, end.json["slides"]) == (0, "03-dot-product.md")
     assert Path(end.json["slides"]).read_text(encoding="utf-8").startswith("---\nmarp: true\nlang: en\n")
     end = jumok("learn", "slides", "3", "--lang", "en")
     assert end.code == 1

@@ -107,3 +107,9 @@ def test_a_definition_has_no_docstring(tmp_path: Path) -> None:
     source = definition("head.Head")
     assert source.startswith("class Head(nn.Module):\n    def __init__(")
     assert '"""' not in source
+
+
+@each_chapter
+def test_a_block_has_one_output(chapter: Chapter) -> None:
+    """A second one below it would be what an earlier form of the block printed."""
+    assert not re.search(r"^```text\n(?:(?!```).*\n)*```\n\n```text$", chapter.text, re.MULTILINE)
