@@ -14,8 +14,7 @@ from jumok.course.practice.checking import FORMS, texts
 from jumok.course.practice.child import judge
 from jumok.course.words import LANGUAGES, Language, words_in
 
-MOST = 12  # changed solutions of each exercise that are judged
-LEAST = 3
+LEAST = 3  # wrong solutions of an exercise
 PLACES = (
     "one-index", "right-index", "range", "every-second", "on-diagonal", "above-diagonal", "below-diagonal",
     "everywhere", "nearly-everywhere", "scattered",
@@ -25,10 +24,9 @@ PLACES = (
 @pytest.mark.slow
 @pytest.mark.parametrize("one", exercises(), ids=lambda one: one.slug)
 def test_no_wrong_solution_is_left_with_a_number_of_wrong_values(one: Exercise, tmp_path: Path) -> None:
-    found = list(mutants(one.solution("en")))
     path = tmp_path / one.file
     wrong = 0
-    for what, source in found[:: -(-len(found) // MOST)]:
+    for what, source in mutants(one.solution("en")):
         path.write_text(source, encoding="utf-8")
         torch.manual_seed(0)
         verdict = judge(path, one.slug)
