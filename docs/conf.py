@@ -187,8 +187,10 @@ def write_redirects(app: Sphinx, error: Exception | None) -> None:
         for old, slug in MOVED.items():
             if (Path(app.outdir) / f"learn/{language}").is_dir():
                 (Path(app.outdir) / f"learn/{language}/{old}.html").write_text(
-                    f'<!doctype html><meta charset="utf-8"><meta http-equiv="refresh" content="0; url={pages[slug]}">'
-                    f'<link rel="canonical" href="{pages[slug]}"><a href="{pages[slug]}">{pages[slug]}</a>\n',
+                    f'<!doctype html><html lang="{language}"><head><meta charset="utf-8"><title>{pages[slug]}</title>'
+                    f'<meta http-equiv="refresh" content="0; url={pages[slug]}">'
+                    f'<link rel="canonical" href="{pages[slug]}"></head>'
+                    f'<body data-pagefind-ignore="all"><a href="{pages[slug]}">{pages[slug]}</a></body></html>\n',
                     encoding="utf-8",
                 )
 
