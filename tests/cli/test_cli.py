@@ -659,10 +659,9 @@ def test_corpus_list_and_write(jumok: Jumok) -> None:
 CHAPTER = "causal-mask"  # number 4
 
 
-def test_learn_lists_the_chapters_and_the_ladder(jumok: Jumok) -> None:
+def test_learn_lists_the_chapters(jumok: Jumok) -> None:
     listed = jumok("learn", "--lang", "en", "--json").json
     shown = jumok("learn", "--lang", "en").out
-    assert listed["ladder"] == "ladder"
     assert [chapter["number"] for chapter in listed["chapters"]] == sorted({c["number"] for c in listed["chapters"]})
     for chapter in listed["chapters"]:
         assert chapter["language"] == "en"
@@ -674,21 +673,21 @@ def test_learn_lists_the_chapters_and_the_ladder(jumok: Jumok) -> None:
 
 def test_learn_reads_a_chapter(jumok: Jumok) -> None:
     """By number or by name; plain where stdout is no terminal."""
-    end = jumok("learn", 4, "--lang", "ko")
+    end = jumok("learn", 5, "--lang", "ko")
     assert (end.code, end.err) == (0, "")
     assert "\x1b" not in end.out
-    assert "    │ torch.Size([5, 8]) True\n" in end.out
+    assert "    │ torch.Size([5, 8])\n" in end.out
     assert jumok("learn", CHAPTER, "--lang", "ko").out == end.out
     assert jumok("learn", CHAPTER, "--lang", "en").out != end.out
-    values = jumok("learn", 4, "--lang", "ko", "--json").json
-    assert (values["number"], values["slug"], values["language"]) == (4, CHAPTER, "ko")
+    values = jumok("learn", 5, "--lang", "ko", "--json").json
+    assert (values["number"], values["slug"], values["language"]) == (5, CHAPTER, "ko")
     assert values["text"] == Path(values["path"]).read_text(encoding="utf-8")
 
 
 WRONG_LEARN: list[tuple[list[str], str]] = [
     (["causal-maks"], "there is no chapter 'causal-maks'"),
     (["causal-maks"], "Did you mean 'causal-mask'?"),
-    (["99"], "there is no chapter 99; there are chapters 0 to 18"),
+    (["99"], "there is no chapter 99; there are chapters 0 to 21"),
     (["laddr"], "Did you mean 'ladder'?"),
     (["4", "tales.txt"], "tales.txt"),
     (["4", "--lang", "fr"], "'fr' is not one of 'ko', 'en'"),
@@ -710,12 +709,12 @@ def test_wrong_use_of_learn(jumok: Jumok, text: Path, arguments: list[str], mess
 
 
 def test_learn_writes_a_notebook(jumok: Jumok) -> None:
-    end = jumok("learn", 4, "--lang", "ko", "--notebook", "four.ipynb", "--json")
+    end = jumok("learn", 5, "--lang", "ko", "--notebook", "four.ipynb", "--json")
     assert end.code == 0, end.err
     assert (end.json["notebook"], end.json["slug"]) == ("four.ipynb", CHAPTER)
     assert "Wrote four.ipynb" in end.err
     assert json.loads(Path("four.ipynb").read_text(encoding="utf-8"))["nbformat"] == 4
-    assert jumok("learn", 4, "--notebook", "quiet.ipynb", "--quiet") == (0, "", "")
+    assert jumok("learn", 5, "--notebook", "quiet.ipynb", "--quiet") == (0, "", "")
 
 
 def in_terminal(*arguments: str, columns: int, lines: int, keys: bytes = b"", **environment: str) -> str:
@@ -748,7 +747,7 @@ def test_what_a_learner_sees_is_clean(pager: str, monkeypatch: Any) -> None:
         monkeypatch.delenv(name, raising=False)
     environment = {"LC_ALL": "ko_XX.UTF-8", "LANG": "ko_XX.UTF-8", **({"PAGER": pager} if pager else {})}
     seen = in_terminal("learn", "3", "--lang", "ko", columns=80, lines=24, keys=b"q", **environment)
-    assert "쿼리" in seen
+    assert "내적" in seen
     assert "ESC" not in seen
     assert not re.search(r"<[0-9A-F]{2}>", seen)
     assert "\x1b[1m" in seen
