@@ -144,7 +144,8 @@ def beam_search(
         ended += [one for one in best[:beam] if one.ids[-1] == end or length == longest]
         ended = sorted(ended, key=lambda one: -one.score(length_penalty))[:beam]
         going = [one for one in best if one.ids[-1] != end][:beam]
-        if len(ended) == beam and going[0].score(length_penalty) <= ended[-1].score(length_penalty):
+        full = len(ended) == beam
+        if not going or (full and going[0].score(length_penalty) <= ended[-1].score(length_penalty)):
             break
     return ended
 

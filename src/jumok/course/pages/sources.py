@@ -45,20 +45,24 @@ def program(chapters: Sequence[Chapter], last: Chapter) -> str:
     end = [block.source for block in _code(last) if block.kind == "program"]
     if not end:
         raise LessonError("chapter {number} builds no program.", number=last.number)
-    named = [
-        block.name
-        for chapter in chapters
-        if chapter.number is not None and last.number is not None and chapter.number <= last.number
-        for block in _code(chapter)
-        if block.name
-    ]
+    first: dict[str, Chapter] = {}  # definition -> the chapter that shows it
+    for chapter in chapters:
+        if chapter.number is not None and last.number is not None and chapter.number <= last.number:
+            for block in _code(chapter):
+                if block.name:
+                    first.setdefault(block.name, chapter)
     tail = "\n".join(end)
     nodes = ast.parse(tail).body
     inside = {line for node in nodes if _is_import(node) for line in range(node.lineno, (node.end_lineno or 0) + 1)}
     rest = "\n".join(line for number, line in enumerate(tail.splitlines(), 1) if number not in inside).strip("\n")
     own = [each for node in nodes for each in _single_imports(node) if _PACKAGE not in each]
-    names = list(dict.fromkeys(named))
-    return _joined(names, [definition(name) for name in names], rest, own)
+    code: list[str] = []
+    before: Chapter | None = None
+    for name, chapter in first.items():
+        heading = "" if chapter is before else f"# --- {chapter.number}. {chapter.title} ---\n\n\n"
+        code.append(heading + definition(name))
+        before = chapter
+    return _joined(list(first), code, rest, own)
 
 
 def whole_program() -> str:
