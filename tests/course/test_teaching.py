@@ -19,7 +19,7 @@ PAGES = ("teaching.md", "ko/teaching.md")
 
 def numbers(cell: str) -> Iterator[int]:
     """ "01–03, 23" -> 1, 2, 3, 23."""
-    for first, last in re.findall(r"(\d+)(?:–(\d+))?", cell):
+    for first, last in re.findall(r"(\d+)(?:[–~](\d+))?", cell):
         yield from range(int(first), int(last or first) + 1)
 
 
