@@ -389,8 +389,8 @@ def test_attention_is_that_of_the_text_and_of_the_heads_that_are_on(model_page: 
     page = visit(model_page("gpt"), text=TEXT, link="view=attention")
 
     def require_shown(layer: int, head: int) -> None:
+        until(page, f"session.ids.length && {ATTENTION}.known === JSON.stringify([session.ids, session.off])")
         text = ids(page)[-64:]
-        until(page, f"{ATTENTION}.known === JSON.stringify([session.ids, session.off])")
         with ablate(model, [tuple(one) for one in page.evaluate("session.off")]), record(model) as recording:
             model(torch.tensor([text]))  # type: ignore[operator]
         expected = recording.attention("self", layer).weights(head)[0, 0].detach().numpy()
