@@ -9,8 +9,12 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from jumok.config import GPTConfig, count_constants
+from jumok.config import GPTConfig, RopeScaling, count_constants
+from jumok.config import GPTVariantConfig as Variant
+from jumok.errors import JumokError
 from jumok.models.gpt import GPT, token_losses
+from jumok.nn.attention import Implementation, train_attention_by
+from jumok.nn.positions import positions_in
 
 SHAPES: dict[str, dict[str, Any]] = {
     "modern": {"family": "modern"},
@@ -53,6 +57,89 @@ def test_cached_equals_uncached(shape: dict[str, Any], steps: list[int]):
     parts = [model(part, cache) for part in ids.split(steps, dim=1)]
     torch.testing.assert_close(torch.cat(parts, dim=1), model(ids), rtol=0, atol=1e-10)
     assert cache.length == 12
+
+
+# --- several texts in a row -------------------------------------------------------------------------------------------
+
+TEXTS = [[9, 7, 2, 22], [1, 30, 9]]  # the lengths of the texts of two rows, 40 tokens each
+WINDOW = {"vocab_size": 37, "context_length": 40, "n_layer": 2, "n_head": 4, "n_embd": 16, "sliding_window": 5}
+
+
+def segments_of(rows: list[list[int]], longest: int) -> Tensor:
+    """The numbers of texts of these lengths; -1 for padding after them."""
+    found = torch.full((len(rows), longest), -1)
+    for row, lengths in enumerate(rows):
+        numbers = torch.arange(len(lengths)).repeat_interleave(torch.tensor(lengths))
+        found[row, : len(numbers)] = numbers
+    return found
+
+
+def packed_model(shape: dict[str, Any]) -> GPT:
+    if "sliding_window" not in shape:
+        return tiny(**{"context_length": 40, **shape})
+    model = GPT(Variant(**shape)).double().eval()
+    for parameter in model.parameters():
+        nn.init.normal_(parameter, std=0.5)
+    return model
+
+
+@pytest.mark.parametrize("kernel", ["chunked", "fused"])
+@pytest.mark.parametrize("rate", [0.0, 0.2], ids=["", "plain formula"])
+@pytest.mark.parametrize("shape", [*SHAPES.values(), WINDOW, {**WINDOW, "sliding_layers": (1,)}], ids=str)
+def test_texts_in_one_row_are_as_one_by_one(shape: dict[str, Any], rate: float, kernel: Implementation):
+    """Loss and gradients in float64: no token sees another text, and positions begin at 0 in each.
+
+    With a rate of dropout on the weights, attention is computed by the plain formula; in eval mode nothing is dropped.
+    """
+    torch.manual_seed(0)
+    model = packed_model(shape | {"attention_dropout": rate})
+    train_attention_by(model, kernel)
+    ids, targets = (some_ids(2, 40).roll(by, 0) for by in (0, 1))
+
+    def gradients(loss: Tensor) -> list[Tensor]:
+        return [loss.detach(), *torch.autograd.grad(loss, list(model.parameters()))]
+
+    hidden = model.hidden(ids, segments=segments_of(TEXTS, 40))
+    alone = []
+    for row, lengths in enumerate(TEXTS):
+        start = 0
+        for length in lengths:
+            alone.append(model.hidden(ids[row : row + 1, start : start + length]))
+            start += length
+    packed = gradients(token_losses(hidden, model.head.weight, targets).sum())
+    single = gradients(token_losses(torch.cat(alone, 1), model.head.weight, targets.view(1, -1)).sum())
+    for mine, expected in zip(packed, single, strict=True):
+        torch.testing.assert_close(mine, expected, rtol=1e-9, atol=1e-9)
+
+
+@torch.no_grad()
+def test_padding_after_the_texts_changes_nothing():
+    model, ids = tiny(context_length=40), some_ids(2, 40)
+    segments = segments_of([[9, 20], [30]], 40)
+    changed = torch.where(segments < 0, (ids + 1) % 37, ids)
+    one, other = (model.hidden(given, segments=segments)[segments >= 0] for given in (ids, changed))
+    assert torch.equal(one, other)
+
+
+def test_positions_begin_anew_in_each_text():
+    """Also where two rows hold texts of the same number, and where a number comes after a larger one."""
+    found = positions_in(torch.tensor([[4, 4, 4, 1, 1, 7], [0, 1, 1, 1, 1, -1]]))
+    assert found.tolist() == [[0, 1, 2, 0, 1, 0], [0, 0, 1, 2, 3, 0]]
+
+
+def test_segments_are_refused_where_they_could_not_be_right():
+    """A cache continues one text. With longrope the angles of a text depend on its own length."""
+    model, ids = tiny(), some_ids(1, 4)
+    with pytest.raises(ValueError, match="segments and a cache"):
+        model.hidden(ids, model.new_cache(), segments=torch.zeros_like(ids))
+    scaling = RopeScaling(
+        kind="longrope", factor=2.0, original_context=8, short_factor=(1.0, 1.0), long_factor=(2.0, 2.0)
+    )
+    shape = {**WINDOW, "sliding_window": None, "context_length": 16}
+    long = GPT(Variant(**shape, rope_scaling=scaling))
+    assert long.hidden(some_ids(1, 8), segments=torch.zeros(1, 8)).shape == (1, 8, 16)
+    with pytest.raises(JumokError, match="context_length=8"):
+        long.hidden(some_ids(1, 9), segments=torch.zeros(1, 9))
 
 
 # --- what a language model must be ------------------------------------------------------------------------------------

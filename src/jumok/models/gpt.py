@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from jumok.config import GPTConfig
+from jumok.config.features import changes_angles
 from jumok.errors import JumokError
 from jumok.models.base import ConfiguredModel, checked_ids
 from jumok.models.initialization import look_back_by_rotation
@@ -19,7 +20,7 @@ from jumok.models.pooling import Pooling
 from jumok.nn.blocks import Block, make_norm
 from jumok.nn.cache import KVCache
 from jumok.nn.layers import Dropout
-from jumok.nn.positions import rotary
+from jumok.nn.positions import positions_in, rotary
 
 
 class GPT(ConfiguredModel[GPTConfig]):
@@ -67,31 +68,46 @@ class GPT(ConfiguredModel[GPTConfig]):
             layers = [block.attention for block in self.blocks if isinstance(block, Block)]
             look_back_by_rotation(self.token_embedding.weight, layers, base=self.config.rope_theta)
 
-    def hidden(self, ids: Tensor, cache: KVCache | None = None) -> Tensor:
+    def hidden(self, ids: Tensor, cache: KVCache | None = None, segments: Tensor | None = None) -> Tensor:
         """Return the last hidden states, after the final norm.
 
         Args:
             ids: (B, T), integers less than vocab_size.
             cache: keys and values of the tokens before `ids`; extended in place. Its rows may have different lengths,
                 see `KVCache.begin_at`.
+            segments: (B, T), the number of the text to which each token belongs, where a row holds several; no two
+                have the same number. A token attends to its own text alone, and positions begin at 0 in each, so its
+                states are those that it has in a row without the other texts. Without a cache only.
 
         Returns:
             (B, T, C).
 
         Raises:
-            ValueError: an id is out of range, or the length with the cached positions exceeds context_length.
+            ValueError: an id is out of range, the length with the cached positions exceeds context_length, or segments
+                are given with a cache. JumokError: the angles of a text depend on its length (longrope).
         """
         start = cache.length if cache is not None else 0
         ids = checked_ids(ids, self.config.vocab_size, self.config.context_length, past=start)
         stop = start + ids.shape[1]
         positions = None if cache is None else cache.positions  # (B, T) where the rows have different lengths
+        allowed = None if cache is None else cache.mask
+        near = self._near(start, stop, positions, ids.device)
+        if segments is not None:
+            if cache is not None:
+                raise ValueError("segments and a cache were given; a cache continues one text in each row")
+            if changes_angles(self.config) and stop > self.config.table_length:
+                raise JumokError(
+                    "the rotary angles of this model depend on the length of a text beyond {length:,} tokens, so no "
+                    "row of {count:,} tokens can hold several; train with {--context-length {length}}.",
+                    length=self.config.table_length,
+                    count=stop,
+                )
+            positions, allowed = positions_in(segments), (segments.unsqueeze(2) == segments.unsqueeze(1)).unsqueeze(1)
         where = slice(start, stop) if positions is None else positions
         x = self.token_embedding(ids)  # (B, T, C)
         if self.position_embedding is not None:
             x = x + self.position_embedding.weight[where]  # (B, T, C)
         angles = self.angles(start, stop, positions)
-        allowed = None if cache is None else cache.mask
-        near = self._near(start, stop, positions, x.device)
         x = self.dropout(x)
         for i, block in enumerate(self.blocks):
             mask = allowed

@@ -97,26 +97,32 @@ def _tile(x: Tensor, rows: slice, heads: slice, first: int, last: int) -> Tensor
 
 
 def _mask_tile(mask: Tensor | None, rows: slice, heads: slice) -> Tensor | None:
-    """Return the mask of some sequences and heads, (N or 1, T or 1, S)."""
-    if mask is None or mask.shape[0] == mask.shape[1] == 1:
-        return None if mask is None else mask[0]
-    part = mask[rows if mask.shape[0] > 1 else slice(None), heads if mask.shape[1] > 1 else slice(None)]
-    return part.expand(rows.stop - rows.start, heads.stop - heads.start, -1, -1).flatten(0, 1)  # (N, T or 1, S)
+    """Return the mask of some sequences and heads, four dimensions, of which any may be 1."""
+    if mask is None:
+        return None
+    return mask[rows if mask.shape[0] > 1 else slice(None), heads if mask.shape[1] > 1 else slice(None)]
 
 
 def _weights(
-    q: Tensor, k: Tensor, mask: Tensor | None, chunk: _Chunk, behind: int, causal: bool, out: Tensor | None = None
+    q: Tensor,
+    k: Tensor,
+    mask: Tensor | None,
+    chunk: _Chunk,
+    behind: int,
+    causal: bool,
+    rows: int,
+    out: Tensor | None = None,
 ) -> Tensor:
     """Return the weights of a chunk of queries, (N, c, keys).
 
     Args:
         q: (N, c, D).
         k: (N, keys, D).
-        mask: (N or 1, T or 1, S), or None.
+        mask: of the tile, (sequences or 1, heads or 1, T or 1, S), or None.
         behind: S - T, the position of the first query.
+        rows: sequences of the tile.
         out: tensor for the result, or None.
     """
-    rows, keys = slice(chunk.first, chunk.last), slice(0, chunk.keys)
     scores = q.new_empty(*q.shape[:2], chunk.keys)  # (N, c, keys)
     torch.baddbmm(scores, q, k.mT, beta=0, alpha=q.shape[-1] ** -0.5, out=scores)
     # Masked scores are overwritten, because adding -inf to NaN would give NaN.
@@ -126,14 +132,20 @@ def _weights(
             corner = torch.ones(scores.shape[1], chunk.keys - seen, dtype=torch.bool)
             scores[:, :, seen:].masked_fill_(corner.tril().logical_not_(), float("-inf"))
         return torch.softmax(scores, -1, out=out)
-    allowed = torch.ones(1, 1, chunk.keys, dtype=torch.bool)  # (1, 1, keys)
+    # What is forbidden is computed once for heads that share a mask.
+    forbidden = torch.zeros(1, 1, 1, chunk.keys, dtype=torch.bool)
     if mask is not None:
-        allowed = mask[:, rows if mask.shape[1] > 1 else slice(None), keys]  # (N or 1, c or 1, keys)
+        queries = slice(chunk.first, chunk.last) if mask.shape[2] > 1 else slice(None)
+        forbidden = ~mask[:, :, queries, : chunk.keys]  # (sequences or 1, heads or 1, c or 1, keys)
     if causal:
-        allowed = allowed & torch.ones(*scores.shape[1:], dtype=torch.bool).tril(chunk.first + behind)  # (.., c, keys)
-    weights = torch.softmax(scores.masked_fill_(~allowed, float("-inf")), -1, out=out)
-    empty = ~allowed.any(-1, keepdim=True)  # (N or 1, c or 1, 1)
-    return weights.masked_fill_(empty, 0.0) if empty.any() else weights
+        seen = torch.ones(*scores.shape[1:], dtype=torch.bool).tril(chunk.first + behind)  # (c, keys)
+        forbidden = forbidden | ~seen
+    scores.unflatten(0, (rows, -1)).masked_fill_(forbidden, float("-inf"))
+    weights = torch.softmax(scores, -1, out=out)
+    empty = forbidden.all(-1, keepdim=True)  # (sequences or 1, heads or 1, c or 1, 1)
+    if empty.any():
+        weights.unflatten(0, (rows, -1)).masked_fill_(empty, 0.0)
+    return weights
 
 
 def _forward(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, causal: bool) -> tuple[Tensor, Tensor]:
@@ -150,7 +162,7 @@ def _forward(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, causal: bool)
             place = None
             if len(stored):
                 place, end = _take_view(stored, end, len(queries), chunk)
-            weights = _weights(queries, keys, seen, chunk, s - t, causal, place)  # (N, c, keys)
+            weights = _weights(queries, keys, seen, chunk, s - t, causal, rows.stop - rows.start, place)  # (N, c, keys)
             heads = torch.bmm(weights, values)  # (N, c, D)
             out[rows, some, chunk.first : chunk.last] = heads.unflatten(0, (rows.stop - rows.start, -1))
     return out, stored
@@ -179,7 +191,7 @@ def _backward(
             if len(stored):
                 weights, end = _take_view(stored, end, heads, chunk)  # (N, c, keys)
             else:
-                weights = _weights(queries, keys, seen, chunk, s - t, causal)  # (N, c, keys)
+                weights = _weights(queries, keys, seen, chunk, s - t, causal, rows.stop - rows.start)  # (N, c, keys)
             # Products that add to their result round once. In bfloat16 they are as exact as sums in float32 of products
             # that were rounded before, and much faster.
             to_values[:, : chunk.keys].baddbmm_(weights.mT, above)

@@ -10,6 +10,7 @@ import math
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from jumok.config import RopeScaling
 
@@ -106,6 +107,20 @@ def _yarn_ramp(width: int, base: float, scaling: RopeScaling, original: int) -> 
         first, last = math.floor(first), math.ceil(last)
     first, last = max(first, 0), min(last, width - 1)
     return ((torch.arange(width // 2, device="cpu").float() - first) / ((last - first) or 0.001)).clamp(0, 1)
+
+
+def positions_in(segments: Tensor) -> Tensor:
+    """Return the position of each token in its text, from 0.
+
+    Args:
+        segments: (B, T), see `GPT.hidden`.
+
+    Returns:
+        (B, T), int64.
+    """
+    places = torch.arange(segments.shape[1], device=segments.device)  # (T,)
+    begins = F.pad(segments[:, 1:] != segments[:, :-1], (1, 0), value=True)  # (B, T)
+    return places - (places * begins).cummax(dim=1).values  # (B, T)
 
 
 def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
