@@ -138,8 +138,8 @@ def _weights(
         queries = slice(chunk.first, chunk.last) if mask.shape[2] > 1 else slice(None)
         forbidden = ~mask[:, :, queries, : chunk.keys]  # (sequences or 1, heads or 1, c or 1, keys)
     if causal:
-        seen = torch.ones(*scores.shape[1:], dtype=torch.bool).tril(chunk.first + behind)  # (c, keys)
-        forbidden = forbidden | ~seen
+        future = torch.ones(*scores.shape[1:], dtype=torch.bool).triu(chunk.first + behind + 1)  # (c, keys)
+        forbidden = forbidden | future
     scores.unflatten(0, (rows, -1)).masked_fill_(forbidden, float("-inf"))
     weights = torch.softmax(scores, -1, out=out)
     empty = forbidden.all(-1, keepdim=True)  # (sequences or 1, heads or 1, c or 1, 1)

@@ -137,9 +137,9 @@ class _Own(GPT):
         self._part = part
         put_in(self, part, config)
 
-    def hidden(self, ids: Tensor, cache: KVCache | None = None) -> Tensor:
+    def hidden(self, ids: Tensor, cache: KVCache | None = None, segments: Tensor | None = None) -> Tensor:
         with readers_errors(self._part.path):
-            return super().hidden(ids, cache)
+            return super().hidden(ids, cache, segments)
 
 
 class _Whole(GPT):
@@ -158,7 +158,8 @@ class _Whole(GPT):
     def token_embedding(self) -> nn.Linear:  # type: ignore[override]
         return self.head  # for those who ask for the device
 
-    def hidden(self, ids: Tensor, cache: KVCache | None = None) -> Tensor:
+    def hidden(self, ids: Tensor, cache: KVCache | None = None, segments: Tensor | None = None) -> Tensor:
+        assert segments is None  # a run that learns a text has none
         with readers_errors(self._part.path):
             logits = self.own(ids)
         logits = logits[0] if isinstance(logits, tuple) else logits  # (logits, loss) in some courses
