@@ -138,12 +138,12 @@ class TextDecoder:
         text = self._held + piece
         found = [at for string in self._stop if (at := text.find(string)) >= 0]
         self.stopped = bool(found)
-        end = min(found) if found else len(text) - _overlap(text, self._stop)
+        end = min(found) if found else len(text) - overlap_at_end(text, self._stop)
         self._held = text[end:]
         return text[:end]
 
 
-def _overlap(text: str, stop: Sequence[str]) -> int:
+def overlap_at_end(text: str, stop: Sequence[str]) -> int:
     """Length of the longest end of `text` that begins one of the stop strings."""
     longest = max((len(string) - 1 for string in stop), default=0)
     return next((n for n in range(min(longest, len(text)), 0, -1) if any(s.startswith(text[-n:]) for s in stop)), 0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from jumok.tokenizers._chat import LARGEST_TEMPLATE, ChatTemplate
 from jumok.tokenizers._lost_text import MOST_LOST, LostText, lost_text
 from jumok.tokenizers._stream import Stream
-from jumok.tokenizers._tokenizer import ROLES, Ids, Tokenizer
+from jumok.tokenizers._tokenizer import ROLES, Ids, Tokenizer, require_utf8
 from jumok.tokenizers._train import train_tokenizer
 
 __all__ = [
@@ -18,5 +18,6 @@ __all__ = [
     "Stream",
     "Tokenizer",
     "lost_text",
+    "require_utf8",
     "train_tokenizer",
 ]

@@ -128,7 +128,7 @@ class ChatTemplate:
         return HFTokenizer.from_str(json.dumps({**json.loads(self._json), "added_tokens": [], "post_processor": None}))
 
     @cached_property
-    def _tokens(self) -> dict[str, int]:
+    def tokens(self) -> dict[str, int]:
         """Special tokens, and other added ones that the template writes, such as <think>."""
         added = self._pipeline.get_added_tokens_decoder()
         return {
@@ -139,11 +139,11 @@ class ChatTemplate:
 
     @cached_property
     def _control_ids(self) -> frozenset[int]:
-        return frozenset(self._tokens.values())
+        return frozenset(self.tokens.values())
 
     @cached_property
     def _control(self) -> re.Pattern[str]:
-        longest_first = sorted(self._tokens, key=len, reverse=True)
+        longest_first = sorted(self.tokens, key=len, reverse=True)
         return re.compile("|".join(map(re.escape, longest_first)) or "(?!)")  # (?!) is found nowhere
 
     @cached_property

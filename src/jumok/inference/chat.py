@@ -1,0 +1,304 @@
+"""Answers of a model in a conversation: for the terminal, the server, evaluations and rewards.
+
+The messages are written by the chat template of the model's tokenizer. A conversation that is too long for the context
+loses whole turns from the front; its system message stays. The answer ends with its turn, or where the context is full.
+
+What a model writes between `<think>` and `</think>` at the beginning of its answer is its reasoning. Where these are
+tokens of the tokenizer, only the tokens count: a model that spells them in its text writes text.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Generator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import accumulate
+
+from jumok.config import require_range
+from jumok.errors import ConfigError, TextError
+from jumok.inference.engine import Engine
+from jumok.inference.generate import LARGEST_BATCH, write_all
+from jumok.inference.requests import Request, sample_number, text_request
+from jumok.inference.sampling import Sampling
+from jumok.inference.writer import TextDecoder, overlap_at_end
+from jumok.models import Model, require_memory_for_texts
+from jumok.models.checks import not_finite, require_tokenizer
+from jumok.models.gpt import GPT
+from jumok.tokenizers import ChatTemplate, Tokenizer, require_utf8
+
+Message = Mapping[str, str]
+
+ROLES = ("system", "user", "assistant")
+LARGEST_MESSAGE = 1_000_000  # characters
+CHARACTERS_PER_TOKEN = 64  # a conversation with more cannot fit, and is not encoded as a whole
+ANSWER_SHARE = 4  # of the context, at least a quarter is left for the answer if it may be so long
+OPEN, CLOSE = "<think>", "</think>"
+MARKS = ("\ud800", "\ud801")  # stand for the tokens; half a surrogate pair is in no decoded text
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answer:
+    """An answer of a model.
+
+    Fields:
+        text: the answer. reasoning: what the model wrote in `<think>` before it, "" if nothing.
+        ids: every id that was drawn, the end of the turn included.
+        finish: "stop" at the end of the turn, "length" when the tokens were used up, or "not finite".
+    """
+
+    text: str
+    reasoning: str
+    ids: tuple[int, ...]
+    finish: str
+
+
+def require_chat(model: Model) -> tuple[GPT, ChatTemplate]:
+    """Return a model that holds conversations, and its template.
+
+    Raises:
+        ConfigError: it is no GPT that writes, or has no template.
+    """
+    if not isinstance(model, GPT) or model.config.labels:
+        raise ConfigError(
+            "a conversation needs a GPT that writes, and this model is another one; see `jumok generate` and "
+            "`jumok predict`."
+        )
+    template = require_tokenizer(model).chat
+    if template is None:
+        raise ConfigError(
+            "this model has no chat template: it continues texts, and has not learned to answer. Train it with "
+            "conversations: jumok train talk.jsonl --task chat --init RUN"
+        )
+    return model, template
+
+
+def chat_prompt(model: Model, messages: Sequence[Message], tokens: int) -> tuple[list[int], int]:
+    """Return the ids of a conversation up to where the answer begins, and how many messages are left out of it.
+
+    Args:
+        messages: with "role" (system, user or assistant) and "content", of an assistant perhaps "reasoning_content";
+            the last one is of the user.
+        tokens: the most ids of the answer. At least as many, or a quarter of the context, are left for it.
+
+    Raises:
+        ConfigError: as `require_chat`.
+        TextError: a message is empty, too long, or of an unknown role; or the last one does not fit into the context.
+        TokenizerError: a message is no text, or the template refuses it.
+    """
+    gpt, template = require_chat(model)
+    context = gpt.config.context_length
+    room = context - min(tokens, max(1, context // ANSWER_SHARE))
+    checked = [_checked(number, message) for number, message in enumerate(messages, 1)]
+    if not checked or checked[-1]["role"] != "user":
+        raise TextError("a conversation to answer ends with a message of the user.")
+    first = next(i for i, message in enumerate(checked) if message["role"] != "system")
+    starts = [first, *(i for i in range(first + 1, len(checked)) if checked[i]["role"] == "user")]
+    sizes = [*accumulate((len(message["content"]) for message in reversed(checked)), initial=0)]
+    starts = [start for start in starts if sizes[len(checked) - start] <= CHARACTERS_PER_TOKEN * room] or starts[-1:]
+
+    def ids_from(start: int) -> list[int]:
+        return template.encode([*checked[:first], *checked[start:]])
+
+    ids = ids_from(starts[0])
+    if len(ids) > room:  # the least that must go: lengths fall from start to start
+        kept = bisect_left(starts, True, lo=1, key=lambda start: len(ids_from(start)) <= room)
+        ids = ids_from(starts[min(kept, len(starts) - 1)])
+        if len(ids) > room:
+            raise TextError(
+                "the last message has {count:,} tokens with what belongs to it, and this model reads at most {room:,} "
+                "of its context of {context:,}; the rest is for the answer. Shorten it.",
+                count=len(ids),
+                room=room,
+                context=context,
+            )
+        return ids, starts[kept] - first
+    return ids, starts[0] - first
+
+
+def _checked(number: int, message: Message) -> dict[str, str]:
+    """Return a message with the fields that templates read."""
+    role = message.get("role") if isinstance(message, Mapping) else None
+    if role not in ROLES:
+        raise TextError(
+            "message {number:,} has the role {role!r}; the roles are system, user and assistant.",
+            number=number,
+            role=str(role)[:100],
+        )
+    fields = ("content", "reasoning_content") if role == "assistant" else ("content",)
+    found = {"role": str(role)} | {name: message.get(name) or "" for name in fields}
+    for value in found.values():
+        if not isinstance(value, str):
+            raise TextError("message {number:,} is no text.", number=number)
+        if len(value) > LARGEST_MESSAGE:
+            raise TextError(
+                "message {number:,} has {count:,} characters; at most {most:,} are read. Shorten it.",
+                number=number,
+                count=len(value),
+                most=LARGEST_MESSAGE,
+            )
+        require_utf8(value)
+    if role != "assistant" and not found["content"].strip():
+        raise TextError("message {number:,}, of the role {role}, is empty; write something.", number=number, role=role)
+    if not found.get("reasoning_content"):
+        found.pop("reasoning_content", None)
+    return found
+
+
+def chat_request(
+    model: Model,
+    messages: Sequence[Message],
+    sampling: Sampling,
+    *,
+    tokens: int,
+    seed: int = 0,
+    sample: int = 0,
+    top: int | None = None,
+    stop: Sequence[str] = (),
+) -> Request:
+    """Return the request to answer a conversation. The answer ends with its turn, and where the context is full.
+
+    Args:
+        messages, tokens: as in `chat_prompt`. sampling, seed, sample, top, stop: as in `text_request`.
+
+    Raises:
+        ConfigError, TextError, TokenizerError: as `chat_prompt`.
+    """
+    gpt, _ = require_chat(model)
+    tokenizer = require_tokenizer(gpt)
+    ids, _ = chat_prompt(gpt, messages, tokens)
+    most = min(tokens, gpt.config.context_length - len(ids))
+    request = text_request(gpt, ids, sampling, tokens=most, seed=seed, sample=sample, top=top, stop=stop)
+    return replace(
+        request,
+        stop_ids=request.stop_ids | _turn_ends(tokenizer),
+        special_ids=frozenset(tokenizer.special_tokens.values()),
+    )
+
+
+def _turn_ends(tokenizer: Tokenizer) -> frozenset[int]:
+    end = tokenizer.id_of("eos_token")
+    return frozenset() if end is None else frozenset([end])
+
+
+def answer_chats(
+    model: Model,
+    conversations: Sequence[Sequence[Message]],
+    *,
+    tokens: int,
+    temperature: float = 0.0,
+    samples: int = 1,
+    seed: int = 0,
+) -> list[list[Answer]]:
+    """Answer conversations side by side; for each its samples.
+
+    The answers are a function of the seed, the number of the conversation and that of the sample. On the C++ step they
+    are also those of the conversation alone, bit for bit; in PyTorch up to rounding.
+
+    Args:
+        conversations, tokens: as `messages` in `chat_prompt`.
+
+    Raises:
+        ConfigError, TextError, TokenizerError: as `chat_prompt`.
+        JumokError: the model's logits are not finite in any answer.
+    """
+    require_range("samples", samples, 1)
+    gpt, _ = require_chat(model)
+    how = Sampling(temperature=temperature)
+    first = [chat_request(gpt, messages, how, tokens=tokens, seed=seed) for messages in conversations]
+    requests = [
+        replace(request, sample=sample_number(number, sample))
+        for number, request in enumerate(first)
+        for sample in range(samples)
+    ]
+    if not requests:
+        return []
+    slots = min(len(requests), LARGEST_BATCH)
+    require_memory_for_texts(gpt.config, len(requests), slots)
+    texts = write_all(Engine(gpt, slots), requests)
+    if all(text.finish == "not finite" for text in texts):
+        raise not_finite()
+    answers = [answer_of(gpt, text.drawn, str(text.finish), text.request) for text in texts]
+    return [answers[i * samples : (i + 1) * samples] for i in range(len(first))]
+
+
+def stream_answer(engine: Engine, model: Model, request: Request) -> Generator[tuple[str, str], None, Answer]:
+    """Write one answer: yield what is new of its reasoning and of its text, and return the answer.
+
+    An answer whose generator is closed before its end leaves the engine.
+
+    Raises:
+        JumokError: the model's logits are not finite.
+    """
+    parts, text = AnswerParts(model, request), engine.admit(request)
+    try:
+        while text.finish is None:
+            engine.step()
+            event = text.take()
+            if event is not None:
+                yield parts.push([one.id for one in event.drawn], ended=event.finish is not None)
+    finally:
+        engine.release(text)
+    if text.finish == "not finite":
+        raise not_finite()
+    return Answer(text=parts.text, reasoning=parts.reasoning, ids=tuple(text.drawn), finish=str(text.finish))
+
+
+def answer_of(model: Model, ids: Sequence[int], finish: str, request: Request | None = None) -> Answer:
+    """Return the answer that consists of the ids that a model drew, the end of its turn included.
+
+    Args:
+        request: what was asked for; it is needed for stop strings, and for templates that begin the reasoning.
+    """
+    if request is None:
+        tokenizer = require_tokenizer(model)
+        silent = frozenset(tokenizer.special_tokens.values()) | _turn_ends(tokenizer)
+        request = Request(prompt=[0], stop_ids=silent)
+    parts = AnswerParts(model, request)
+    parts.push(ids, ended=True)
+    return Answer(text=parts.text, reasoning=parts.reasoning, ids=tuple(ids), finish=finish)
+
+
+class AnswerParts:
+    """Divides an answer, as its ids come, into the reasoning in `<think>` and the text.
+
+    Attributes:
+        reasoning, text: what is final of them.
+    """
+
+    def __init__(self, model: Model, request: Request) -> None:
+        tokenizer, known = require_tokenizer(model), require_chat(model)[1].tokens
+        marks = dict(zip((OPEN, CLOSE), MARKS, strict=True)) if {OPEN, CLOSE} <= known.keys() else {}
+        self._marks = {known[token]: mark for token, mark in marks.items()}
+        self._open, self._close = marks.get(OPEN, OPEN), marks.get(CLOSE, CLOSE)
+        self._silent = request.stop_ids | request.special_ids
+        self._decoder = TextDecoder(tokenizer, request.prompt, request.stop)
+        # Some templates begin the reasoning themselves.
+        self._all = self._open if tokenizer.decode(request.prompt[-8:]).rstrip().endswith(OPEN) else ""
+        self.reasoning = self.text = ""
+
+    def push(self, ids: Sequence[int], *, ended: bool) -> tuple[str, str]:
+        """Take ids, and return what became final with them: of the reasoning, and of the text."""
+        for token in ids:
+            if token in self._marks:
+                self._all += self._decoder.finish() + self._marks[token]
+            elif token not in self._silent:
+                self._all += self._decoder.push(token)
+        if ended:
+            self._all += self._decoder.finish()
+        before = len(self.reasoning), len(self.text)
+        self.reasoning, self.text = self._split(ended)
+        return self.reasoning[before[0] :], self.text[before[1] :]
+
+    def _split(self, ended: bool) -> tuple[str, str]:
+        body = self._all.lstrip()
+        if not body.startswith(self._open):
+            undecided = not ended and self._open.startswith(body)
+            return "", "" if undecided else _without_marks(self._all)
+        inside, found, rest = body.removeprefix(self._open).partition(self._close)
+        if not found and not ended:
+            inside = inside[: len(inside) - overlap_at_end(inside, [self._close])]
+        return _without_marks(inside).strip(), _without_marks(rest).lstrip()
+
+
+def _without_marks(text: str) -> str:
+    return text.replace(MARKS[0], "").replace(MARKS[1], "")
