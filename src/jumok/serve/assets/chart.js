@@ -2,7 +2,7 @@
 // Line charts of a few series, as SVG: axes, a legend, and the values at the place one points at.
 
 import { element } from "../../view/assets/base/controls.js";
-import { drawing } from "../../view/assets/base/icons.js";
+import { svg } from "../../view/assets/base/icons.js";
 import { decimal, shortCount } from "../../view/assets/base/words.js";
 
 const LEFT = 46;
@@ -26,9 +26,8 @@ export function drawChart(host, chart) {
   const height = Math.round(Math.min(340, Math.max(200, width * 0.42)));
   const scale = scaleOf(chart, width, height);
   const shapes = [...grid(chart, scale, width, height), ...chart.series.flatMap((one) => shapesOf(one, scale))];
-  const picture = drawing({ class: "chart", viewBox: `0 0 ${width} ${height}`, width, height }, shapes);
-  describe(picture, chart.label);
-  paint(picture, chart.series);
+  const looks = { class: "chart", viewBox: `0 0 ${width} ${height}`, width, height };
+  const picture = svg("svg", { ...looks, role: "img", "aria-label": chart.label }, shapes);
   const readout = element("p", { class: "chart-readout" });
   const legend = element("ul", { class: "chart-legend" }, chart.series.map(legendOf));
   host.replaceChildren(legend, /** @type {any} */ (picture), readout);
@@ -70,18 +69,19 @@ function highestShown(values) {
 }
 
 /** @typedef {ReturnType<typeof scaleOf>} Scale */
-/** @typedef {[string, Record<string, string | number>]} Shape */
 
-/** @param {Chart} chart @param {Scale} scale @param {number} width @param {number} height @returns {Shape[]} */
+/** @param {Chart} chart @param {Scale} scale @param {number} width @param {number} height @returns {Element[]} */
 function grid(chart, scale, width, height) {
-  /** @type {Shape[]} */
+  /** @type {Element[]} */
   const shapes = [];
   /** @type {(kind: string, x: number, y: number, anchor: string, text: string) => void} */
   const write = (kind, x, y, anchor, text) => {
-    shapes.push(["text", { class: kind, x, y, "text-anchor": anchor, "data-text": text }]);
+    shapes.push(svg("text", { class: kind, x, y, "text-anchor": anchor }, [text]));
   };
+  const across = (/** @type {string} */ kind, /** @type {number} */ y) =>
+    shapes.push(svg("line", { class: kind, x1: LEFT, x2: width - RIGHT, y1: y, y2: y }));
   for (const y of ticks(scale.y0, scale.y1)) {
-    shapes.push(["line", { class: "chart-grid", x1: LEFT, x2: width - RIGHT, y1: scale.y(y), y2: scale.y(y) }]);
+    across("chart-grid", scale.y(y));
     write("chart-tick", LEFT - 6, scale.y(y) + 4, "end", tidy(y));
   }
   let free = 0;
@@ -93,42 +93,21 @@ function grid(chart, scale, width, height) {
   }
   write("chart-axis", width - RIGHT, height - 2, "end", chart.x);
   for (const { name, y } of chart.lines ?? []) {
-    shapes.push(["line", { class: "chart-line", x1: LEFT, x2: width - RIGHT, y1: scale.y(y), y2: scale.y(y) }]);
+    across("chart-line", scale.y(y));
     write("chart-tick", LEFT + 4, scale.y(y) - 5, "start", name);
   }
   return shapes;
 }
 
-/** @param {Series} series @param {Scale} scale @returns {Shape[]} */
-function shapesOf({ name, points, width = 2, dashed, dots, second }, scale) {
+/** @param {Series} series @param {Scale} scale */
+function shapesOf({ points, colour, width = 2, dashed, dots, second }, scale) {
   const y = second ? scale.second : scale.y;
-  const path = points.map(([px, py], i) => `${i ? "L" : "M"}${round(scale.x(px))} ${round(y(py))}`).join("");
-  /** @type {Shape[]} */
-  const shapes = [];
-  const look = { fill: "none", "data-series": name, "stroke-width": width };
-  if (points.length > 1)
-    shapes.push([
-      "path",
-      { d: path, "stroke-linejoin": "round", ...(dashed ? { "stroke-dasharray": "5 4" } : {}), ...look },
-    ]);
-  const marked = dots || points.length === 1 ? points : [];
-  for (const [px, py] of marked)
-    shapes.push([
-      "circle",
-      { cx: round(scale.x(px)), cy: round(y(py)), r: width + 0.8, "data-series": name, "data-filled": "" },
-    ]);
-  return shapes;
-}
-
-/** Give the shapes their colours and texts, which are no attributes. @param {Element} picture @param {Series[]} series */
-function paint(picture, series) {
-  const colours = new Map(series.map(({ name, colour }) => [name, colour]));
-  for (const node of picture.querySelectorAll("[data-text]")) node.textContent = node.getAttribute("data-text");
-  for (const node of /** @type {NodeListOf<SVGElement>} */ (picture.querySelectorAll("[data-series]"))) {
-    const colour = colours.get(/** @type {string} */ (node.dataset.series)) ?? "";
-    if ("filled" in node.dataset) node.style.fill = colour;
-    else node.style.stroke = colour;
-  }
+  const places = points.map(([px, py]) => [round(scale.x(px)), round(y(py))]);
+  const looks = { fill: "none", stroke: colour, "stroke-width": width, "stroke-linejoin": "round" };
+  const line = svg("path", { d: `M${places.join("L")}`, ...looks, "stroke-dasharray": dashed ? "5 4" : "none" });
+  const marked = dots || points.length === 1 ? places : [];
+  const marks = marked.map(([cx, cy]) => svg("circle", { cx, cy, r: width + 0.8, fill: colour }));
+  return places.length > 1 ? [line, ...marks] : marks;
 }
 
 /** @param {Series} series */
@@ -141,7 +120,7 @@ function legendOf({ name, colour, dashed }) {
 /** Say the values where one points; arrow keys go from point to point. @param {Element} picture @param {Chart} chart @param {Scale} scale @param {HTMLElement} readout @param {number} height */
 function watch(picture, chart, scale, readout, height) {
   const places = [...new Set(chart.series.flatMap(({ points }) => points.map(([x]) => x)))].sort((a, b) => a - b);
-  const [line] = drawing({}, [["line", { class: "chart-here", y1: TOP, y2: height - BOTTOM }]]).childNodes;
+  const here = svg("line", { class: "chart-here", y1: TOP, y2: height - BOTTOM });
   let chosen = -1;
   const show = (/** @type {number} */ place) => {
     chosen = place;
@@ -151,9 +130,7 @@ function watch(picture, chart, scale, readout, height) {
       .filter(({ point }) => point)
       .map(({ one, point }) => `${one.name} ${tidy(/** @type {any} */ (point)[1])}`);
     readout.textContent = `${chart.x} ${shortCount(x)} · ${values.join(" · ")}`;
-    const here = /** @type {SVGElement} */ (line);
-    here.setAttribute("x1", String(scale.x(x)));
-    here.setAttribute("x2", String(scale.x(x)));
+    for (const end of ["x1", "x2"]) here.setAttribute(end, String(scale.x(x)));
     picture.append(here);
   };
   picture.setAttribute("tabindex", "0");
@@ -216,17 +193,7 @@ export function spark(values, label) {
     const x = (width * i) / Math.max(1, values.length - 1);
     return `${round(x)},${round(2 + (height - 4) * (1 - (value - low) / (high - low || 1)))}`;
   });
-  const picture = drawing(
-    { class: "spark", viewBox: `0 0 ${width} ${height}`, preserveAspectRatio: "none" },
-    values.length > 1 ? [["polyline", { points: points.join(" "), fill: "none" }]] : [],
-  );
-  describe(picture, label);
-  return picture;
-}
-
-/** Let a screen reader say what a picture shows. @param {Element} picture @param {string} label */
-function describe(picture, label) {
-  picture.setAttribute("role", "img");
-  picture.setAttribute("aria-label", label);
-  picture.removeAttribute("aria-hidden");
+  const line = svg("polyline", { points: points.join(" "), fill: "none" });
+  const looks = { class: "spark", viewBox: `0 0 ${width} ${height}`, preserveAspectRatio: "none" };
+  return svg("svg", { ...looks, role: "img", "aria-label": label }, [line]);
 }

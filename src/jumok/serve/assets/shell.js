@@ -2,10 +2,23 @@
 // What surrounds the views of the playground: tabs, language and theme, messages, the key, and the address.
 
 import { headColour, themeColours } from "../../view/assets/base/colours.js";
-import { button, element } from "../../view/assets/base/controls.js";
-import { markTab, paintPage, tabButtons, toaster } from "../../view/assets/base/page_chrome.js";
-import { icon } from "../../view/assets/base/icons.js";
-import { defineWords, preferredLanguage, setLanguage, t } from "../../view/assets/base/words.js";
+import { element } from "../../view/assets/base/controls.js";
+import {
+  looksButtons,
+  markTab,
+  otherTheme,
+  paintPage,
+  tabButtons,
+  toaster,
+} from "../../view/assets/base/page_chrome.js";
+import {
+  defineWords,
+  messageOf,
+  otherLanguage,
+  preferredLanguage,
+  setLanguage,
+  t,
+} from "../../view/assets/base/words.js";
 import { ask, speak, useKey } from "./server.js";
 import { words } from "./words.toml";
 
@@ -71,7 +84,7 @@ export class Shell {
   }
 
   get dark() {
-    return this.theme ? this.theme === "dark" : this.scheme.matches;
+    return /^(light|dark)$/.test(this.theme) ? this.theme === "dark" : this.scheme.matches;
   }
 
   /** Ask the server what it lets a page do, for a key if it wants one, and show the view of the address. */
@@ -117,23 +130,11 @@ export class Shell {
     document.documentElement.lang = this.language;
     document.title = `jumok · ${t(`desk.tab.${this.tab()}`)}`;
     part("skip").textContent = t("desk.skip");
-    const other = this.language === "ko" ? "en" : "ko";
-    const theme = button("", {
-      id: "tool-theme",
-      class: "icon",
-      title: t("desk.theme"),
-      "aria-label": t("desk.theme"),
-      onclick: () => this.switchTheme(),
-    });
-    theme.append(/** @type {any} */ (icon("theme")));
     part("tools").replaceChildren(
-      button(t("desk.language"), {
-        id: "tool-language",
-        title: t("desk.language.about"),
-        lang: other,
-        onclick: () => this.speak(other, true),
-      }),
-      theme,
+      ...looksButtons(
+        () => this.speak(otherLanguage(), true),
+        () => this.switchTheme(),
+      ),
     );
     this.renderTabs();
   }
@@ -175,8 +176,7 @@ export class Shell {
   }
 
   switchTheme() {
-    const dark = !this.dark;
-    this.theme = dark === this.scheme.matches ? "" : dark ? "dark" : "light";
+    this.theme = otherTheme(this.dark, this.scheme);
     keep("jumok-theme", this.theme);
     this.paint();
     this.view?.show();
@@ -199,9 +199,7 @@ export class Shell {
 
   /** @param {any} error */
   failed(error) {
-    if (typeof error === "string") return this.say(error);
-    const known = typeof error?.code === "string" && t(error.code) !== error.code;
-    this.say(known ? t(error.code, error.values) : t("desk.unknown", { detail: String(error?.message ?? error) }));
+    this.say(typeof error === "string" ? error : messageOf(error));
   }
 
   /** @param {string} text */

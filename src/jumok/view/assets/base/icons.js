@@ -16,7 +16,7 @@ const FILLED = {
   play: ["M4.5 2.6v10.8L13 8z"],
 };
 
-/** @param {string} tag @param {Record<string, string | number>} attributes @param {Element[]} children */
+/** @param {string} tag @param {Record<string, string | number>} attributes @param {(Element | string)[]} children */
 export function svg(tag, attributes, children = []) {
   const made = document.createElementNS(SVG, tag);
   for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, String(value));

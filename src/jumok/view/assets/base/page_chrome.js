@@ -2,8 +2,12 @@
 // What surrounds the views of every page: tabs, messages that leave by themselves, colours, and why a page cannot open.
 
 import { hex, setColours, themeColours, warm } from "./colours.js";
-import { element } from "./controls.js";
-import { t } from "./words.js";
+import { button, element } from "./controls.js";
+import { icon } from "./icons.js";
+import { defineWords, otherLanguage, t } from "./words.js";
+import { words } from "./words.toml";
+
+defineWords(words);
 
 /** The colours of a surprise, from none to the strongest: `--tint-0`, `--tint-1`, ... */
 export const TINTS = 12;
@@ -61,6 +65,29 @@ export function toaster(box, milliseconds) {
       box.hidden = true;
     }, milliseconds);
   };
+}
+
+/** The buttons for the other language, and for light and dark. @param {() => void} onLanguage @param {() => void} onTheme */
+export function looksButtons(onLanguage, onTheme) {
+  const [lang, title] = [otherLanguage(), t("theme")];
+  const theme = button("", { id: "tool-theme", class: "icon", title, "aria-label": title, onclick: onTheme });
+  theme.append(icon("theme"));
+  return [button(t("language"), { id: "tool-language", title: t("language.about"), lang, onclick: onLanguage }), theme];
+}
+
+/** What is chosen when light and dark change places: back at what the system says, "auto". @param {boolean} dark @param {MediaQueryList} system */
+export function otherTheme(dark, system) {
+  return dark !== system.matches ? "auto" : dark ? "light" : "dark";
+}
+
+/** Put a text into the clipboard; false where a browser refuses it. @param {string} text */
+export async function copied(text) {
+  try {
+    await navigator.clipboard.writeText(text);
+    return true;
+  } catch {
+    return false;
+  }
 }
 
 /** Give the whole page the colours of a theme, and return them. @param {boolean} dark */

@@ -23,6 +23,11 @@ export function setLanguage(language) {
   spoken = language === "ko" ? "ko" : "en";
 }
 
+/** The language that the page could be switched to. */
+export function otherLanguage() {
+  return spoken === "ko" ? "en" : "ko";
+}
+
 /**
  * The language that the reader's browser asks for: Korean if it names Korean first, English otherwise.
  * @param {readonly string[]} [languages]
@@ -41,6 +46,14 @@ export function t(key, values = {}, language = spoken) {
   return entry[LANGUAGES.indexOf(language)].replace(/\{(\w+)\}/g, (whole, name) =>
     name in values ? String(values[name]) : whole,
   );
+}
+
+/** The sentence of an error, in the language of the page or in the one given. @param {any} error @param {string} [language] */
+export function messageOf(error, language) {
+  const known = words.has(error?.code);
+  return known
+    ? t(error.code, error.values, language)
+    : t("error.unknown", { detail: String(error?.message ?? error) }, language);
 }
 
 /** One sentence of {ko, en}, as the notes of a trace bring them. @param {{ko?: string, en?: string}} pair */

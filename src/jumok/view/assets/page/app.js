@@ -2,13 +2,13 @@
 // The entry of a page with a model: opens the model, shows the views that its kind has, or says what is wrong.
 
 import { showTrouble } from "../base/page_chrome.js";
-import { preferredLanguage, setLanguage } from "../base/words.js";
+import { messageOf, preferredLanguage, setLanguage } from "../base/words.js";
 import { AnswerView } from "./answer_view.js";
 import { AttentionView } from "./attention_view.js";
 import { ClassifyView } from "./classify_view.js";
 import { openEngine } from "./engine.js";
 import { FillView } from "./fill_view.js";
-import { Frame, messageOf } from "./frame.js";
+import { Frame } from "./frame.js";
 import { setWords } from "./labels.js";
 import { Session } from "./session.js";
 import { readState } from "./state.js";

@@ -2,9 +2,10 @@
 // The attention of every head on the text, in the viewer's own views; heads can be switched off.
 
 import { button, element } from "../base/controls.js";
-import { percent, setLanguage, t } from "../base/words.js";
+import { messageOf, percent, setLanguage, t } from "../base/words.js";
 import { Shell } from "../viewer/shell.js";
 import { Trace } from "../viewer/trace.js";
+import { offChips } from "./write_parts.js";
 
 /** @typedef {import("./session.js").Session} Session */
 /** @typedef {import("./engine_types.js").Alternative} Alternative */
@@ -117,8 +118,7 @@ export class AttentionView {
   /** @param {any} error */
   failed(error) {
     this.known = "";
-    const detail = error?.code ? t(error.code, error.values) : String(error?.message ?? error);
-    this.status.textContent = t("attention.failed", { detail });
+    this.status.textContent = t("attention.failed", { detail: messageOf(error) });
     if (!error?.code) throw error;
   }
 
@@ -161,15 +161,6 @@ export class AttentionView {
   renderSwitches() {
     const { off } = this.session;
     const held = this.switches.contains(document.activeElement);
-    const chips = off.map(([layer, head]) =>
-      button(`${layer}.${head} ×`, {
-        class: "attention-off",
-        "data-off": `${layer}.${head}`,
-        title: t("attention.on", { layer, head }),
-        "aria-label": t("attention.on", { layer, head }),
-        onclick: () => this.session.toggleHead(layer, head),
-      }),
-    );
     const all =
       off.length > 1
         ? button(t("attention.allOn"), { "data-off": "none", onclick: () => this.session.set({ off: [] }) })
@@ -179,9 +170,9 @@ export class AttentionView {
         "div",
         { class: "attention-line" },
         [
-          element("span", { class: "control-label", text: t("attention.off") }),
+          element("span", { class: "control-label", text: t("off.heads") }),
           ...(off.length
-            ? [...chips, all]
+            ? [...offChips(this.session), all]
             : [element("span", { class: "attention-hint", text: t("attention.offHint") })]),
         ].filter(Boolean),
       ),

@@ -2,9 +2,8 @@
 // The frame of a page with a model: its name, the tabs, language and theme, messages, and the link to this state.
 
 import { button, element } from "../base/controls.js";
-import { markTab, paintPage, tabButtons, toaster } from "../base/page_chrome.js";
-import { count, setLanguage, shortCount, t } from "../base/words.js";
-import { icon } from "../base/icons.js";
+import { copied, looksButtons, markTab, otherTheme, paintPage, tabButtons, toaster } from "../base/page_chrome.js";
+import { count, messageOf, otherLanguage, setLanguage, shortCount, t } from "../base/words.js";
 import { setWords } from "./labels.js";
 import { writeState } from "./state.js";
 
@@ -85,23 +84,11 @@ export class Frame {
         .filter(Boolean)
         .map((text) => element("span", { text: String(text) })),
     );
-    const language = session.language === "ko" ? "en" : "ko";
-    const theme = button("", {
-      id: "tool-theme",
-      class: "icon",
-      "data-title": "theme",
-      "data-label": "theme",
-      onclick: () => this.switchTheme(),
-    });
-    theme.append(icon("theme"));
     part("tools").replaceChildren(
-      button(t("language"), {
-        id: "tool-language",
-        title: t("language.about"),
-        lang: language,
-        onclick: () => session.set({ language }),
-      }),
-      theme,
+      ...looksButtons(
+        () => session.set({ language: otherLanguage() }),
+        () => this.switchTheme(),
+      ),
       button("?", {
         id: "tool-help",
         class: "icon",
@@ -163,9 +150,7 @@ export class Frame {
   }
 
   switchTheme() {
-    const dark = document.documentElement.dataset.theme !== "dark";
-    // Back at what the system says, the page follows the system again.
-    this.session.set({ theme: dark === this.dark.matches ? "auto" : dark ? "dark" : "light" });
+    this.session.set({ theme: otherTheme(document.documentElement.dataset.theme === "dark", this.dark) });
   }
 
   // --- messages ---
@@ -210,13 +195,9 @@ export class Frame {
 
   async copyLink() {
     const link = location.href.split("#")[0] + this.address();
-    try {
-      await navigator.clipboard.writeText(link);
-      this.toast(t("link.copied"));
-    } catch {
-      this.noteState();
-      this.toast(t("link.failed"));
-    }
+    const done = await copied(link);
+    if (!done) this.noteState();
+    this.toast(t(done ? "link.copied" : "link.failed"));
   }
 
   // --- what the model is ---
@@ -285,15 +266,4 @@ export class Frame {
     ];
     return /** @type {[string, string][]} */ (rows.filter(([, text]) => text));
   }
-}
-
-/**
- * The sentence of an error, in the language of the page or in the one given.
- * @param {any} error @param {string} [language] @returns {string}
- */
-export function messageOf(error, language) {
-  const code = typeof error?.code === "string" ? error.code : "";
-  const found = code ? t(code, error.values ?? {}, language) : code;
-  if (found !== code) return found;
-  return t("error.unknown", { detail: String(error?.message ?? error) }, language);
 }

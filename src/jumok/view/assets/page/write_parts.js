@@ -64,6 +64,19 @@ export function writeParts(actions, { note, surface, below, distribution, sampli
   return { host, tools, length, chips, reading, legend, desk, heading, facts, before, after, handle, side };
 }
 
+/** Buttons that switch heads on again which are off. @param {import("./session.js").Session} session */
+export function offChips(session) {
+  return session.off.map(([layer, head]) =>
+    button(`${t("off.head", { layer, head })} ×`, {
+      class: "chip-off",
+      "data-head": `${layer}.${head}`,
+      "aria-label": t("off.remove", { layer, head }),
+      disabled: session.writing,
+      onclick: () => session.toggleHead(layer, head),
+    }),
+  );
+}
+
 /** The scale of colours and the marks of a surprise. @returns {HTMLElement[]} */
 export function legendParts() {
   const colours = Array.from({ length: TINTS }, (_, i) => element("i", { class: `t${i}` }));

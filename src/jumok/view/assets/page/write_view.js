@@ -1,8 +1,9 @@
 // @ts-check
 // The view in which a text is written: the text, what may come next, how it is drawn, and the branches.
 
-import { button, choice, element } from "../base/controls.js";
+import { choice, element } from "../base/controls.js";
 import { download, figureName } from "../base/saving.js";
+import { copied } from "../base/page_chrome.js";
 import { count, t } from "../base/words.js";
 import { windowStart } from "../model/window.js";
 import { Comparison } from "./comparison.js";
@@ -10,7 +11,7 @@ import { Distribution } from "./distribution.js";
 import { newSeed, SamplingPanel } from "./sampling_panel.js";
 import { Surface } from "./surface.js";
 import { TreeView } from "./tree_view.js";
-import { factsOf, legendParts, writeParts } from "./write_parts.js";
+import { factsOf, legendParts, offChips, writeParts } from "./write_parts.js";
 import { Writer } from "./writer.js";
 
 /** @typedef {import("./session.js").Session} Session */
@@ -76,7 +77,6 @@ export class WriteView {
       distribution: distribution.host,
       sampling: sampling.host,
     });
-    parts.chips.addEventListener("click", (event) => this.chipClicked(event));
     parts.desk.addEventListener("click", ({ target }) => {
       if (target === parts.desk) surface.field.focus();
     });
@@ -118,17 +118,7 @@ export class WriteView {
     tools.redo.disabled = writing || session.future.length === 0;
     tools.edit.disabled = writing;
     chips.hidden = off.length === 0;
-    chips.replaceChildren(
-      element("span", { class: "control-label", text: t("off.heads") }),
-      ...off.map(([layer, head]) =>
-        button(`${t("off.head", { layer, head })} ×`, {
-          class: "chip-off",
-          "data-head": `${layer}.${head}`,
-          "aria-label": t("off.remove", { layer, head }),
-          disabled: writing,
-        }),
-      ),
-    );
+    chips.replaceChildren(element("span", { class: "control-label", text: t("off.heads") }), ...offChips(session));
     const { place } = session;
     const token = place === null ? null : tree.path()[place];
     heading.textContent = token ? t("place.token", { text: token.text ?? "" }) : t("place.end");
@@ -326,14 +316,6 @@ export class WriteView {
     this.frame.announce(t("announce.written", { n: count(figures.characters) }));
   }
 
-  /** @param {MouseEvent} event */
-  chipClicked({ target }) {
-    const name = /** @type {Element} */ (target).closest("button")?.getAttribute("data-head");
-    if (!name) return;
-    const [layer, head] = name.split(".").map(Number);
-    this.session.toggleHead(layer, head);
-  }
-
   /** @param {KeyboardEvent} event */
   keyed(event) {
     if (event.isComposing) return;
@@ -350,14 +332,10 @@ export class WriteView {
   }
 
   async copy() {
-    try {
-      await navigator.clipboard.writeText(this.surface.text);
-      this.frame.toast(t("copied"));
-    } catch {
-      this.surface.field.focus();
-      this.surface.field.select();
-      this.frame.toast(t("copy.failed"));
-    }
+    const done = await copied(this.surface.text);
+    if (!done) this.surface.field.focus();
+    if (!done) this.surface.field.select();
+    this.frame.toast(t(done ? "copied" : "copy.failed"));
   }
 
   save() {

@@ -5,14 +5,7 @@ import { showTrouble } from "../base/page_chrome.js";
 import { Shell } from "./shell.js";
 import { EngineError } from "../model/errors.js";
 import { readTrace } from "./trace.js";
-import { t } from "../base/words.js";
-
-/** @param {unknown} error */
-function messageOf(error) {
-  return error instanceof EngineError
-    ? { code: error.code, values: error.values }
-    : { code: "error.unknown", values: { detail: error instanceof Error ? error.message : String(error) } };
-}
+import { messageOf } from "../base/words.js";
 
 function openingState() {
   try {
@@ -28,8 +21,8 @@ async function openPage() {
     Object.defineProperty(window, "jumok", { value: shell.face(), enumerable: true });
     await shell.start();
   } catch (error) {
-    const { code, values } = messageOf(error);
-    showTrouble(code, (language) => t(code, values, language), "error");
+    const code = error instanceof EngineError ? error.code : "error.unknown";
+    showTrouble(code, (language) => messageOf(error, language), "error");
     throw error;
   }
 }

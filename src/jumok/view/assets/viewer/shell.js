@@ -3,7 +3,7 @@
 
 import { button, chip, choice, element, segmented, tableElement } from "../base/controls.js";
 import { headColour, themeColours } from "../base/colours.js";
-import { markTab, paintPage, tabButtons, toaster } from "../base/page_chrome.js";
+import { copied, looksButtons, markTab, otherTheme, paintPage, tabButtons, toaster } from "../base/page_chrome.js";
 import { buildFrame } from "./frame.js";
 import { HeadView } from "./head_view.js";
 import { icon } from "../base/icons.js";
@@ -17,11 +17,12 @@ import { download, figureBlob, figureName } from "../base/saving.js";
 import { Store, VIEWS } from "./store.js";
 import { TextView } from "./text_view.js";
 import { Tooltip } from "../base/tooltip.js";
-import { EngineError } from "../model/errors.js";
 import {
   count,
   defineWords,
   inLanguage,
+  messageOf,
+  otherLanguage,
   percent,
   preferredLanguage,
   setLanguage,
@@ -337,18 +338,14 @@ export class Shell {
     page.modelFacts.replaceChildren(...this.facts().map((text) => element("span", { text })));
     page.tools.setAttribute("aria-label", t("tools"));
     const linkable = this.link && location.protocol !== "about:";
-    const ofPage = () => [
-      button(t("language"), {
-        id: "tool-language",
-        title: t("language.about"),
-        lang: language === "ko" ? "en" : "ko",
-        onclick: () => this.switchLanguage(),
-      }),
-      this.iconButton("theme", "theme", () => this.switchTheme()),
-    ];
+    const ofPage = () =>
+      looksButtons(
+        () => this.switchLanguage(),
+        () => this.switchTheme(),
+      );
     page.tools.replaceChildren(
       ...(this.embedded ? [] : ofPage()),
-      ...(linkable ? [this.iconButton("link", "link.copy", () => this.copyLink())] : []),
+      ...(linkable ? [this.linkButton()] : []),
       button("?", { id: `${this.prefix}tool-help`, class: "icon", title: t("help"), onclick: () => this.showHelp() }),
     );
     page.files.replaceChildren(
@@ -368,10 +365,11 @@ export class Shell {
     else tools.insertBefore(files, toolHelp);
   }
 
-  /** @param {"theme" | "link"} name @param {string} word @param {() => void} onclick */
-  iconButton(name, word, onclick) {
-    const made = button("", { id: `tool-${name}`, class: "icon", title: t(word), "aria-label": t(word), onclick });
-    made.append(icon(name));
+  linkButton() {
+    const title = t("link.copy");
+    const onclick = () => this.copyLink();
+    const made = button("", { id: "tool-link", class: "icon", title, "aria-label": title, onclick });
+    made.append(icon("link"));
     return made;
   }
 
@@ -592,7 +590,7 @@ export class Shell {
   // --- language, colours, link, files ---
 
   switchLanguage() {
-    this.store.set({ language: this.store.get("language") === "ko" ? "en" : "ko" });
+    this.store.set({ language: otherLanguage() });
   }
 
   get dark() {
@@ -601,9 +599,7 @@ export class Shell {
   }
 
   switchTheme() {
-    const next = this.dark ? "light" : "dark";
-    // Back at what the system says, the page follows the system again.
-    this.store.set({ theme: (next === "dark") === this.darkScheme.matches ? "auto" : next });
+    this.store.set({ theme: otherTheme(this.dark, this.darkScheme) });
   }
 
   applyTheme() {
@@ -618,12 +614,7 @@ export class Shell {
 
   async copyLink() {
     this.writeLink();
-    try {
-      await navigator.clipboard.writeText(location.href);
-      this.toast(t("link.copied"));
-    } catch {
-      this.toast(t("link.failed"));
-    }
+    this.toast(t((await copied(location.href)) ? "link.copied" : "link.failed"));
   }
 
   writeLink() {
@@ -748,9 +739,7 @@ export class Shell {
       prepared = await view.prepare(size.width, size.height);
     } catch (error) {
       if (turn !== this.turn) return;
-      this.toast(
-        error instanceof EngineError ? t(error.code, error.values) : t("error.unknown", { detail: String(error) }),
-      );
+      this.toast(messageOf(error));
       throw error;
     }
     if (turn !== this.turn || prepared === null) return;
