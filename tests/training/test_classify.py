@@ -321,12 +321,12 @@ def test_the_loss_of_a_step_is_what_validations_measure(start_run: Start, tmp_pa
         classes, tokens = trainer.task.loss_sums(trainer.model, (ids, lengths, truth))
     first = next(event for event in trainer.run() if isinstance(event, Step))
     assert first.loss == pytest.approx(float(classes) / len(truth), rel=1e-5)
-    assert first.lm_loss == pytest.approx(float(tokens) / 0.5 / int((lengths - 1).sum()), rel=1e-5)
-    assert first.loss < 1.5 < first.lm_loss
+    assert first.figures["lm_loss"] == pytest.approx(float(tokens) / 0.5 / int((lengths - 1).sum()), rel=1e-5)
+    assert first.loss < 1.5 < first.figures["lm_loss"]
     lines = [event for event in trainer.folder.logs.metrics() if event["event"] == "step"]
-    assert lines[0]["lm_loss"] == first.lm_loss
+    assert lines[0]["lm_loss"] == first.figures["lm_loss"]
     alone = next(event for event in start_run(lm_weight=0.0, out="alone").run() if isinstance(event, Step))
-    assert alone.lm_loss is None
+    assert not alone.figures
 
 
 def test_class_weights_make_classes_equal(start_run: Start):

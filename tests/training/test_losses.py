@@ -79,7 +79,7 @@ def joined(batches: list[tuple[Tensor, ...]], filling: tuple[int, ...]) -> tuple
 
 def minimised(trainer: Trainer, step: Step) -> float:
     """The loss whose gradients a step has taken."""
-    return step.loss + trainer.task.lm_weight * (step.lm_loss or 0.0)
+    return step.loss + trainer.task.lm_weight * step.figures.get("lm_loss", 0.0)
 
 
 @pytest.fixture

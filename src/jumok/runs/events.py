@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,7 +29,6 @@ class Step:
 
     Attributes:
         loss: of the step, in nats per token, per text (classify) or per masked token (mlm): what validations measure.
-        lm_loss: of a classifier that also learns the next token (`lm_weight`), in nats per token; otherwise None.
         rate: learning rate, as a share of its peak.
         grad_norm: norm of the gradient.
         skipped: whether the step was skipped.
@@ -36,6 +36,8 @@ class Step:
         seconds: so far.
         remaining: estimated seconds until the end.
         tokens_per_second: a running mean over recent steps.
+        figures: what else the task says of the step, such as "lm_loss" of a classifier that also learns the next token,
+            or "reward"; metrics.jsonl has them beside the loss.
     """
 
     step: int
@@ -47,7 +49,7 @@ class Step:
     seconds: float
     remaining: float
     tokens_per_second: float
-    lm_loss: float | None = None
+    figures: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -123,10 +123,13 @@ class Loop:
         """
         began, run, clock = time.perf_counter(), self.run, self.clock
         set_rate(run.optimizers, rate)
+        if self.task.learns_from_answers:
+            with run.evaluating():
+                self.task.begin_step(run.model, clock.step)
         losses, cost = self._gradients()
         norm = clip_gradients(run.trained, self.config.clip)
         finite = all(map(math.isfinite, [*losses, norm]))
-        if finite:
+        if finite and norm > 0:  # optimizers would move on by their moments where nothing is to be learned
             self._updating = True
             for optimizer in run.optimizers:
                 optimizer.step()
@@ -134,10 +137,9 @@ class Loop:
         run.trained.zero_grad()
         run.trained.eval()  # for whoever uses it between two steps
         clock.advance(began, tokens=self.task.tokens_per_batch * cost)
-        loss, *others = losses
         return Step(
             step=self.clock.step,
-            loss=loss,
+            loss=losses[0],
             rate=rate,
             grad_norm=norm,
             skipped=not finite,
@@ -145,7 +147,7 @@ class Loop:
             seconds=clock.seconds,
             remaining=self.clock.remaining(),
             tokens_per_second=self.clock.tokens_per_second,
-            lm_loss=others[0] / self.task.lm_weight if others else None,
+            figures=self.task.figures_of_step(losses),
         )
 
     def _gradients(self) -> tuple[list[float], float]:

@@ -79,6 +79,7 @@ def resume(
             add_stage(run, record, saved, machine)
         goes_back = _place(run, record, saved)
         if run.history.result is None:
+            run.begin_task(by_name)
             run.history.notices += slow_precision(config, device)
         moved = differences(record.machine, machine)
         if moved and not further and run.history.result is None:

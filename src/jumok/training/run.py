@@ -121,6 +121,11 @@ class TrainingRun:
         with self.whole(), eval_mode(self.model), autocast(self.device, self.config.precision):
             yield
 
+    def begin_task(self, named: Mapping[str, Any]) -> dict[str, Any]:
+        """Let the task begin with the parameters of now; see `Task.begin`."""
+        with self.evaluating():
+            return self.task.begin(self.model, named, self.report)
+
     def write_parameters(self) -> None:
         """Write model.safetensors, with the adapters merged if the run trains some."""
         if self.adapters is not None:

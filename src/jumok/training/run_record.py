@@ -104,7 +104,10 @@ def refuse_other_settings(record: RunRecord, given: Mapping[str, Any], by_name: 
     Args:
         given: settings by name, those of a size among them. by_name: those that were given one by one.
     """
-    free = OF_A_LAUNCH | (OF_A_STAGE & by_name.keys() if record.asks_for_a_stage(by_name) else frozenset())
+    of_the_task = configuration.fields_that_may_change(type(record.config.task), "with a launch")  # `Task.begin` looks
+    free = (
+        OF_A_LAUNCH | of_the_task | (OF_A_STAGE & by_name.keys() if record.asks_for_a_stage(by_name) else frozenset())
+    )
     recorded = {**configuration.to_dict(record.shape), **record.config.to_dict()}
     differing = {
         key: tr("{name}={recorded!r}, not {given!r}", name=key, recorded=recorded[key], given=value)

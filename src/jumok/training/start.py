@@ -94,6 +94,8 @@ def start(
     if training.lora is not None:
         require_peft()
         require_one_process(group.size)
+    if task_type.one_process and group.size > 1:
+        raise ConfigError("{--task {task}} trains in one process; leave out {--processes} and torchrun.", task=name)
     require_reachable(task_type, training, holds_out=training.val > 0 or val_text is not None)
     if other is not None:
         tokenizer = require_tokenizer(other)
@@ -140,6 +142,8 @@ def start(
                 new = adopt_parameters(run.model, other)
                 if training.lora is not None:
                     adapt(run, fully_trained=new, base=write_base(folder, run.model, new))
+            data |= run.begin_task(plan.config.to_dict())
+            if other is not None:
                 Loop(run).checkpoint.save()  # no seed could make these parameters again
             folder.write_tokenizer(tokenizer)
             folder.write_config(  # last: with it the folder is a run

@@ -25,8 +25,8 @@ class EventLog:
             del fields["text"]  # which is in the language of the user
         if isinstance(event, Verdict):
             del fields["command"]  # which names the folder
-        if isinstance(event, Step) and event.lm_loss is None:
-            del fields["lm_loss"]
+        if isinstance(event, Step):
+            fields |= fields.pop("figures")
         for name, value in fields.items():
             if isinstance(value, float) and not math.isfinite(value):
                 fields[name] = None  # JSON has no NaN

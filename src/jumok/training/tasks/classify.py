@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -221,6 +221,10 @@ class Classification(TableTask[Any]):
             return (losses.sum(),)
         assert isinstance(model, GPT)  # `prepare` refuses others
         return losses.sum(), self.lm_weight * next_token_losses(model, hidden, ids, mask).sum()
+
+    def figures_of_step(self, losses: Sequence[float]) -> dict[str, float]:
+        """Return the loss of the next token."""
+        return {"lm_loss": losses[1] / self.lm_weight} if self.lm_weight else {}
 
     def validate(self, model: Classifier, max_tokens: int) -> dict[str, float]:
         """Cross-entropy, accuracy and F1 on evenly spread held-out rows, at least a thousand if there are as many."""

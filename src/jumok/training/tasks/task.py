@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
@@ -105,6 +105,8 @@ class Task(ABC, Generic[M]):
     most_dropout: ClassVar[float] = 1.0  # unless more was given
     lm_weight: float = 0.0  # of a second loss, of the next token; 0: there is none
     least_steps: ClassVar[int] = 500  # in a run by minutes, however often they pass over a small text
+    learns_from_answers: ClassVar[bool] = False  # that the model writes in `begin_step`
+    one_process: ClassVar[bool] = False  # it cannot be trained by several
     predicts_next: ClassVar[bool] = False  # each token from those before it alone
     fixed_shapes: ClassVar[bool]  # all batches have the same shape, so that compiling pays
 
@@ -180,6 +182,22 @@ class Task(ABC, Generic[M]):
             TextError: there is too little of it, or it does not fit the task.
         """
 
+    def begin(self, model: M, named: Mapping[str, Any], report: Callable[[str], None]) -> dict[str, Any]:
+        """Make or read what depends on the initial parameters, before the first step of a new or a resumed run.
+
+        Args:
+            model: in eval mode. In a new run it has the initial parameters, and `data` lacks what this method returns.
+            named: the settings of this launch, by name: all of a new run; of a resumed one those that were given again.
+            report: called with what is being done.
+
+        Returns:
+            what config.json records of it.
+
+        Raises:
+            ResumeError, RunError: what a resumed run needs was not given, differs or is damaged.
+        """
+        return {}
+
     # --- in the run -------------------------------------------------------------------------------------------------
 
     @property
@@ -219,6 +237,14 @@ class Task(ABC, Generic[M]):
         """What a model must beat to have learned anything, the best known first."""
         return ()
 
+    def begin_step(self, model: M, number: int) -> None:
+        """Let the model write what a step learns from, before its batches are made, if `learns_from_answers`.
+
+        Args:
+            model: in eval mode, with the parameters before the step. number: of the step, from 0. With the parameters
+                it decides what is written.
+        """
+
     @abstractmethod
     def batch(self, number: int) -> tuple[Tensor, ...]:
         """Return batch `number` of the run, from 0: a function of the number alone. The first dimension is B."""
@@ -245,7 +271,14 @@ class Task(ABC, Generic[M]):
 
     @abstractmethod
     def loss_sums(self, model: M, batch: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-        """Return the sums of the training losses in nats, scalars: one for each loss with a mean of its own."""
+        """Return the sums of the training losses in nats, scalars: one for each loss with a mean of its own.
+
+        Sums without a gradient change nothing, and are there for `figures_of_step`.
+        """
+
+    def figures_of_step(self, losses: Sequence[float]) -> dict[str, float]:
+        """Return what is told of a step besides its first loss. losses: the means of all `loss_sums` of the step."""
+        return {}
 
     def fewest_tokens(self, context_length: int) -> int:
         """Return how many tokens a validation reads at least, if there are as many: fewer make noisy figures."""
