@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import pytest
-import torch
-from torch import nn
 
-from jumok.config import BERTConfig, GPTConfig
+from jumok.config import BERTConfig
 from jumok.errors import ConfigError, JumokError, TextError, TokenizerError
 from jumok.inference.chat import (
     LARGEST_MESSAGE,
@@ -24,35 +21,8 @@ from jumok.inference.engine import Engine
 from jumok.inference.sampling import Sampling
 from jumok.models import build
 from jumok.models.gpt import GPT
-from jumok.tokenizers import Tokenizer, train_tokenizer
-from tokenizers import AddedToken
-from tokenizers import Tokenizer as HFTokenizer
-
-TEXT = "나는 학교에 갔다. 그리고 친구와 집에 왔다! 하나 둘 셋 넷, 다섯 여섯? <think>|1234567890\n" * 4
-TOKENS = ["<|system|>", "<|user|>", "<|assistant|>", "<|end|>", "<think>", "</think>"]
-TEMPLATE = """\
-{% for message in messages %}<|{{ message.role }}|>
-{% if message.reasoning_content %}<think>{{ message.reasoning_content }}</think>{% endif %}{{ message.content }}<|end|>
-{% endfor %}{% if add_generation_prompt %}<|assistant|>
-{% endif %}"""
-
-
-def talking(special: Sequence[str] = TOKENS, template: str | None = TEMPLATE, seed: int = 0, **config: Any) -> GPT:
-    """A random GPT with a chat template."""
-    pipeline = HFTokenizer.from_str(train_tokenizer(TEXT, "char").to_json())
-    pipeline.add_special_tokens([AddedToken(one, normalized=False) for one in special])
-    tokenizer = Tokenizer(pipeline)
-    if template is not None:
-        tokenizer.chat_templates = {"default": template}
-        tokenizer.roles = {"eos_token": "<|end|>"}
-    torch.manual_seed(seed)
-    sizes = {"n_layer": 1, "n_head": 2, "n_embd": 16, "context_length": 128, "vocab_size": tokenizer.vocab_size}
-    model = build(GPTConfig(**{**sizes, **config})).eval()
-    for parameter in model.parameters():
-        if parameter.dim() == 2:
-            nn.init.normal_(parameter, std=0.4)
-    model.tokenizer = tokenizer
-    return model
+from jumok.tokenizers import Tokenizer
+from talking_models import TEMPLATE, TOKENS, talking
 
 
 def tokenizer_of(model: GPT) -> Tokenizer:

@@ -16,6 +16,7 @@ import click
 
 from jumok.cli import (
     bench,
+    chat,
     convert,
     corpus,
     doctor,
@@ -55,6 +56,7 @@ def app() -> None:
 for verb in (
     train.train,
     generate.generate,
+    chat.chat,
     evaluate.evaluate,
     predict.predict,
     view.view,
