@@ -652,6 +652,13 @@ def test_corpus_list_and_write(jumok: Jumok) -> None:
     header, *rows = [line.split("\t") for line in jumok("corpus", "write", "numbers", "--rows", 200).out.splitlines()]
     assert (header, len(rows)) == (["source", "target"], 200)
     assert {len(row) for row in rows} == {2}
+    talk = {flag: jumok("corpus", "write", "talk", "--rows", 50, *flag.split()).out for flag in ("", "--part test")}
+    assert all(len(lines.splitlines()) == 50 and "reasoning_content" in lines for lines in talk.values())
+    assert talk[""] != talk["--part test"]
+    assert "reasoning_content" not in jumok("corpus", "write", "talk", "--rows", 50, "--no-thinking").out
+    assert jumok("corpus", "write", "talk", "--rows", 50, "--plain").out.count("\n\n") == 50
+    assert "--rows does not apply to stories" in jumok("corpus", "write", "stories", "--rows", 3).err
+    assert "--plain does not apply to numbers" in jumok("corpus", "write", "numbers", "--plain").err
 
 
 # --- learn ---

@@ -10,15 +10,17 @@ import click
 
 from jumok.cli.commands import Group, Verb, common, option
 from jumok.cli.console.output import print_json, say
-from jumok.cli.material import NUMBERS_ROWS, STORIES_CHARS
+from jumok.cli.material import NUMBERS_ROWS, STORIES_CHARS, TALK_ROWS
 from jumok.files import require_space
 from jumok.messages import message, tr
 
 BYTES_PER_CHAR = 2.4  # of the stories in UTF-8, at least
-BYTES_PER_ROW = 20  # of the numbers, at least
+BYTES_PER_ROW = {"numbers": 20, "talk": 100}  # at least
+ROWS = {"numbers": NUMBERS_ROWS, "talk": TALK_ROWS}
 BUILT_IN = {
     "stories": message("short stories, built in"),
     "numbers": message("numbers and how they are read in Korean, built in"),
+    "talk": message("conversations with checked answers, built in"),
 }
 
 
@@ -84,22 +86,40 @@ def corpus_get(name: str, as_json: bool, quiet: bool) -> None:
     examples="""
     jumok corpus write stories --chars 2000000 > stories.txt
     jumok corpus write numbers --rows 50000 > numbers.tsv
+    jumok corpus write talk --rows 40000 > talk.jsonl
+    jumok corpus write talk --part test --rows 2000 > test.jsonl
     """,
 )
-@click.argument("name", type=click.Choice(["stories", "numbers"]))
+@click.argument("name", type=click.Choice(list(BUILT_IN)))
 @option("--chars", type=int, help=f"stories: minimum number of characters [{STORIES_CHARS}]")
-@option("--rows", type=int, help=f"numbers: number of pairs, below a header [{NUMBERS_ROWS}]")
-@option("--seed", default=0, help="seed; each seed gives other stories and pairs [0]")
-def corpus_write(name: str, chars: int | None, rows: int | None, seed: int) -> None:
+@option(
+    "--rows",
+    type=int,
+    help=f"number of pairs of numbers, below a header, or of conversations [numbers {NUMBERS_ROWS}, talk {TALK_ROWS}]",
+)
+@option("--seed", default=0, help="seed; each seed gives other stories, pairs and conversations [0]")
+@option(
+    "--part",
+    type=click.Choice(["train", "test"]),
+    help="talk: train, or test, whose names, numbers and words are not asked for in train [train]",
+)
+@option("--plain", is_flag=True, help="talk: plain text for pretraining; a line for each turn")
+@option("--no-thinking", is_flag=True, help="talk: no worked steps before the answers")
+def corpus_write(
+    name: str, chars: int | None, rows: int | None, seed: int, part: str | None, plain: bool, no_thinking: bool
+) -> None:
     """Write a built-in corpus to stdout, in UTF-8.
 
-    `stories` is plain text. `numbers` is a .tsv table of numbers and how they are read in Korean.
+    `stories` is plain text. `numbers` is a .tsv table of numbers and how they are read in Korean. `talk` is a .jsonl
+    file of conversations: messages, the skill that they exercise, and a regular expression for each answer.
     """
-    flag, value = ("--rows", rows) if name == "stories" else ("--chars", chars)
-    if value is not None:
-        raise click.UsageError(
-            tr("{flag} does not apply to {name}; see jumok corpus write --help.", flag=flag, name=name)
-        )
+    given = {"--chars": chars, "--rows": rows, "--part": part, "--plain": plain, "--no-thinking": no_thinking}
+    allowed = {"stories": ["--chars"], "numbers": ["--rows"], "talk": ["--rows", "--part", "--plain", "--no-thinking"]}
+    for flag, value in given.items():
+        if flag not in allowed[name] and value not in (None, False):
+            raise click.UsageError(
+                tr("{flag} does not apply to {name}; see jumok corpus write --help.", flag=flag, name=name)
+            )
     lines: Iterable[str]
     if name == "stories":
         from jumok.corpora import stories
@@ -108,11 +128,21 @@ def corpus_write(name: str, chars: int | None, rows: int | None, seed: int) -> N
         require_space(sys.stdout.buffer, chars * BYTES_PER_CHAR)
         lines = stories.write(chars, seed)
     else:
-        from jumok.corpora import numbers
-
-        rows = NUMBERS_ROWS if rows is None else rows
-        require_space(sys.stdout.buffer, rows * BYTES_PER_ROW)
-        lines = (f"{source}\t{target}\n" for source, target in chain([numbers.COLUMNS], numbers.write(rows, seed)))
+        rows = ROWS[name] if rows is None else rows
+        require_space(sys.stdout.buffer, rows * BYTES_PER_ROW[name])
+        lines = _talk(rows, seed, part or "train", plain, not no_thinking) if name == "talk" else _numbers(rows, seed)
     for line in lines:
         sys.stdout.buffer.write(line.encode())
     sys.stdout.buffer.flush()
+
+
+def _numbers(rows: int, seed: int) -> Iterable[str]:
+    from jumok.corpora import numbers
+
+    return (f"{source}\t{target}\n" for source, target in chain([numbers.COLUMNS], numbers.write(rows, seed)))
+
+
+def _talk(rows: int, seed: int, part: str, plain: bool, thinking: bool) -> Iterable[str]:
+    from jumok.corpora import talk
+
+    return map(talk.plain if plain else talk.json_line, talk.write(rows, seed, part, thinking))

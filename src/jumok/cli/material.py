@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from jumok.text import Table, Text
 
 NUMBERS_ROWS = 50_000  # pairs of the built-in corpus, if no table is given
+TALK_ROWS = 40_000  # conversations of the built-in corpus
 STORIES_CHARS = 2_000_000  # characters of the built-in corpus, if no text is given
 READING = ("encoding", "column")  # the options for reading a text
 COLUMNS = {name: task.columns for name, task in TASK_CONFIGS.items() if task.columns}  # that a task reads of a table

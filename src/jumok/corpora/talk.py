@@ -1,0 +1,474 @@
+"""The built-in corpus `talk`: short conversations in Korean, polite and casual, whose right answers are known.
+
+Each conversation exercises one skill: remembering a name, adding numbers, choosing a word. Each answer has a check, a
+regular expression that the whole answer must match. It accepts the right answer in several phrasings and in the
+register of the question. An answer that another skill gives on the way has the check "".
+
+The conversations of the test part ask what no conversation of the training part asks. What is asked (a name, two
+summands, three words) is hashed, and the hash decides the part. A word of the test part may be new as a whole; its
+syllables are not.
+
+Hard questions are worked out in short steps before the answer (`reasoning_content`), such as the sum of each place.
+
+`talk.toml` has the sentences and words; `templates.py` describes their notation. The same arguments give the same
+conversations on every platform and Python version, because only `random.Random(seed).random()` is used.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import tomllib
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache
+from importlib import resources
+from itertools import accumulate
+from random import Random
+from typing import Any, NamedTuple, TypeVar
+
+from jumok.config import require_choice, require_range
+from jumok.corpora import stories_grammar, templates
+from jumok.corpora.grammar import Grammar
+from jumok.corpora.numbers import read_native, read_number
+from jumok.text.hangul import split
+
+PARTS = ("train", "test")
+SHARE = 8  # one of so many combinations belongs to the test part
+NOUNS_SHARE = 5  # one of so many nouns
+
+T = TypeVar("T")
+Row = dict[str, Any]
+
+
+class Exchange(NamedTuple):
+    """A question, and its answer with the steps that lead to it, and its check."""
+
+    question: str
+    answer: str
+    check: str
+    steps: str = ""
+
+
+def write(rows: int, seed: int = 0, part: str = "train", thinking: bool = True) -> Iterator[Row]:
+    """Yield `rows` conversations: dicts with `messages` (role, content, reasoning_content), `skill` and `checks`.
+
+    A longer stream begins with each shorter one.
+
+    Args:
+        part: "train" or "test"; what is asked in the test part never occurs in the training part.
+        thinking: False for answers without steps.
+
+    Raises:
+        ConfigError: an argument is not allowed.
+    """
+    require_range("rows", rows, 0)
+    require_range("seed", seed, 0)
+    require_choice("part", part, PARTS)
+    return _write(rows, _Draw(seed, part), thinking)
+
+
+def plain(row: Row) -> str:
+    """Return a conversation as text: a line for each turn, steps in parentheses, an empty line at the end."""
+    lines = []
+    for message in row["messages"]:
+        steps = message.get("reasoning_content")
+        lines.append(f"({steps}) {message['content']}" if steps else message["content"])
+    return "\n".join(lines) + "\n\n"
+
+
+def json_line(row: Row) -> str:
+    """Return a conversation as a line of JSON."""
+    return json.dumps(row, ensure_ascii=False) + "\n"
+
+
+@cache
+def skills() -> dict[str, dict[str, str]]:
+    """Return the names of the skills, each with its description by language ("ko", "en")."""
+    return {name: {"ko": skill["ko"], "en": skill["en"]} for name, skill in _material()["skills"].items()}
+
+
+def _write(rows: int, draw: _Draw, thinking: bool) -> Iterator[Row]:
+    names = list(skills())
+    shares = list(accumulate(_material()["skills"][name]["share"] for name in names))
+    for _ in range(rows):
+        ticket = draw.below(shares[-1])
+        skill = next(name for name, bound in zip(names, shares, strict=True) if ticket < bound)
+        draw.casual = draw.below(2) == 1
+        messages: list[dict[str, str]] = []
+        checks = []
+        for exchange in SKILLS[skill](draw):
+            answer = {"role": "assistant", "content": exchange.answer}
+            if thinking and exchange.steps:
+                answer["reasoning_content"] = exchange.steps
+            messages += [{"role": "user", "content": exchange.question}, answer]
+            checks.append(exchange.check)
+        yield {"messages": messages, "skill": skill, "checks": checks}
+
+
+@cache
+def _material() -> dict[str, Any]:
+    return tomllib.loads(resources.files("jumok.corpora").joinpath("talk.toml").read_text(encoding="utf-8"))
+
+
+def _hash(key: object) -> int:
+    """Return a number that is the same on every platform."""
+    return int.from_bytes(hashlib.blake2b(repr(key).encode(), digest_size=4).digest())
+
+
+@cache
+def _words(table: str, name: str) -> tuple[str, ...]:
+    return tuple(_material()[table][name].split())
+
+
+class _Draw:
+    """Random choices for the conversations of one part, in one register."""
+
+    def __init__(self, seed: int, part: str) -> None:
+        self._random = Random(seed).random
+        self.test = part == "test"
+        self.casual = False
+
+    def below(self, bound: int) -> int:
+        return int(self._random() * bound)
+
+    def of(self, options: Sequence[T]) -> T:
+        return options[int(self._random() * len(options))]
+
+    def several(self, options: Sequence[T], count: int) -> list[T]:
+        """Return different options in random order."""
+        left = list(options)
+        return [left.pop(self.below(len(left))) for _ in range(count)]
+
+    def fresh(self, make: Callable[[], T], key: Callable[[T], object] = lambda made: made) -> T:
+        """Return the first result of `make` whose key belongs to the part."""
+        while True:
+            made = make()
+            if (_hash(key(made)) % SHARE == 0) == self.test:
+                return made
+
+    def ask(self, asks: Sequence[str], answers: Sequence[str], steps: str = "", **values: Any) -> Exchange:
+        """Return an exchange. The first alternatives of an answer are written, any of a question."""
+        question = templates.say(self.of(asks), self.casual, values, self.below)
+        answer = templates.say(answers[0], self.casual, values, lambda count: 0)
+        return Exchange(question, answer, templates.pattern(answers, self.casual, values), steps)
+
+    def asked(self, skill: str, steps: str = "", **values: Any) -> Exchange:
+        texts = _material()["skills"][skill]
+        return self.ask(texts["ask"], texts["answer"], steps, **values)
+
+
+# --- What one is told -----------------------------------------------------------------------------------------------
+
+
+def _name(draw: _Draw) -> str:
+    """Return a given name of the part."""
+    firsts, seconds = _words("words", "names"), _words("words", "names2")
+    first, second = draw.fresh(lambda: (draw.of(firsts), draw.of(seconds)))
+    return _name(draw) if first == second else first + second
+
+
+def _greeting(draw: _Draw) -> list[Exchange]:
+    surname = draw.of(_words("words", "surnames")) if not draw.casual and draw.below(2) else ""
+    exchanges = [draw.asked("greeting", name=surname + _name(draw))]
+    if draw.below(2):
+        said = draw.of(_material()["social"])
+        exchanges.append(draw.ask([said["ask"]], said["answer"]))
+    return exchanges
+
+
+def _fact(draw: _Draw, kind: str) -> str:
+    """Return something to tell about oneself."""
+    if kind in ("name", "friend"):
+        return _name(draw)
+    if kind == "pet":
+        return draw.fresh(lambda: draw.of(_words("words", "pets")) + draw.of(_words("words", "pets2")))
+    if kind == "age":
+        return read_native(5 + draw.below(80), before_noun=True)
+    return draw.of(_words("words", "cities") if kind == "city" else _words("likes", kind))
+
+
+def _told(draw: _Draw, count: int) -> tuple[list[Exchange], list[tuple[str, str]], list[str]]:
+    """Return exchanges in which so many facts are told, the facts, and kinds that were not told."""
+    every = [*(kind for kind in _material()["facts"] if kind != "like"), *_material()["likes"]]
+
+    def make() -> list[tuple[str, str]]:
+        return [(kind, _fact(draw, kind)) for kind in draw.several(every, count)]
+
+    told = draw.fresh(make)
+    said = [_said(draw, kind, x, "tell", "heard")._replace(check="") for kind, x in told]
+    return said, told, [kind for kind in every if kind not in dict(told)]
+
+
+def _said(draw: _Draw, kind: str, x: str, asks: str, answers: str) -> Exchange:
+    texts = _material()["facts"]["like" if kind in _material()["likes"] else kind]
+    return draw.ask(texts[asks], texts[answers], x=x, kind=kind)
+
+
+def _memory(draw: _Draw) -> list[Exchange]:
+    exchanges, told, _ = _told(draw, 2)
+    kind, x = draw.of(told)
+    if draw.below(2):
+        exchanges.append(SKILLS[draw.of(("opposite", "letter", "final", "category"))](draw)[0]._replace(check=""))
+    return [*exchanges, _said(draw, kind, x, "ask", "answer")]
+
+
+def _unknown(draw: _Draw) -> list[Exchange]:
+    exchanges, _, untold = _told(draw, 1 + draw.below(2))
+    answers = _material()["skills"]["unknown"]["answer"]
+    asked = _said(draw, draw.of(untold), "가", "ask", "answer")
+    return [*exchanges, Exchange(asked.question, *draw.ask([""], answers)[1:])]
+
+
+# --- Numbers --------------------------------------------------------------------------------------------------------
+
+
+def _pair(draw: _Draw, first: Sequence[int], second: Sequence[int]) -> tuple[int, int]:
+    return draw.fresh(lambda: (draw.of(first), draw.of(second)), key=lambda pair: ("sum", *sorted(pair)))
+
+
+def _steps(a: int, b: int) -> str:
+    """Return the sums of the ones, of the tens, and of the tens with the carry."""
+    ones = a % 10 + b % 10
+    steps = [f"{a % 10}+{b % 10}={ones}"]
+    if a >= 10 or b >= 10:
+        tens = a // 10 + b // 10
+        steps.append(f"{a // 10}+{b // 10}={tens}")
+        if ones >= 10:
+            steps.append(f"{tens}+1={tens + 1}")
+    return ", ".join(steps)
+
+
+def _sum(draw: _Draw) -> list[Exchange]:
+    a, b = _pair(draw, range(10, 100), range(10, 100))
+    texts, steps = (str(a + b), read_number(a + b)), _steps(a, b)
+    if draw.below(3):
+        plus = draw.of(("+", " 더하기 "))
+        return [draw.asked("sum", steps, a=str(a), b=str(b), plus=plus, n=texts)]
+    steps = f"{a}+{b}: {steps}"
+    return [draw.asked("sum", steps, a=read_number(a), b=read_number(b), plus=" 더하기 ", n=texts[::-1])]
+
+
+def _count(draw: _Draw) -> list[Exchange]:
+    small, large = range(1, 10), range(11, 60)
+    a, b = _pair(draw, draw.of((small, large)), draw.of((small, range(11, 40))))
+    unit = draw.of(list(_material()["counted"]))
+    return [
+        draw.asked(
+            "count",
+            f"{a}+{b}: {_steps(a, b)}",
+            thing=draw.of(_words("counted", unit)),
+            unit=unit,
+            a=read_native(a, before_noun=True),
+            b=read_native(b, before_noun=True),
+            n=(read_native(a + b, before_noun=True) + " ", f"{a + b}", f"{a + b} "),
+        )
+    ]
+
+
+def _numerals(draw: _Draw) -> list[Exchange]:
+    def make() -> int:  # zeros are frequent, because they are left out in the reading
+        digits = [draw.below(10) if draw.below(4) else 0 for _ in range(3)]
+        return int("".join(map(str, [1 + draw.below(9), *digits[: 2 + draw.below(2)]])))
+
+    number = draw.fresh(lambda: next(n for n in iter(make, -1) if n >= 200))
+    texts = _material()["skills"]["numerals"]
+    if draw.below(2):
+        return [draw.ask(texts["read"], texts["answer"], q=str(number), n=read_number(number))]
+    return [draw.ask(texts["write"], texts["answer"], q=read_number(number), n=str(number))]
+
+
+def _sort(draw: _Draw) -> list[Exchange]:
+    numbers = draw.fresh(lambda: draw.several(range(10, 100), 3), key=sorted)
+    first = draw.of(("작은", "큰"))
+    ordered = sorted(numbers, reverse=first == "큰")
+    return [draw.asked("sort", numbers=", ".join(map(str, numbers)), first=first, n=", ".join(map(str, ordered)))]
+
+
+# --- Days -----------------------------------------------------------------------------------------------------------
+
+
+def _day(draw: _Draw) -> list[Exchange]:
+    days, counts = _words("words", "days"), _words("words", "counts")
+    day, count = draw.fresh(lambda: (draw.below(7), 1 + draw.below(len(counts))), key=lambda made: ("day", *made))
+    passed = [days[(day + past) % 7] for past in range(1, count + 1)]
+    steps = " ".join(f"{past}{name}" for past, name in enumerate(passed, 1))
+    later = draw.of((f"{counts[count - 1]} 뒤", f"{count}일 뒤"))
+    return [draw.asked("day", steps, day=days[day], later=later, n=passed[-1])]
+
+
+def _date(draw: _Draw) -> list[Exchange]:
+    month, day, count = draw.fresh(lambda: (1 + draw.below(12), 1 + draw.below(19), 1 + draw.below(9)))
+    steps = f"{day}+{count}: {_steps(day, count)}"
+    return [draw.asked("date", steps, month=str(month), day=str(day), k=str(count), n=str(day + count))]
+
+
+# --- Words ----------------------------------------------------------------------------------------------------------
+
+
+def _opposite(draw: _Draw) -> list[Exchange]:
+    def make() -> tuple[str, ...]:
+        pair = draw.of(list(_material()["opposites"]))
+        return (*draw.several(pair.split("-"), 2), draw.of(_words("opposites", pair)))
+
+    a, b, noun = draw.fresh(make, key=lambda made: (made[0], made[2]))
+    return [draw.asked("opposite", a=a, b=b, noun=noun)]
+
+
+def _category(draw: _Draw) -> list[Exchange]:
+    """Ask for the one word of a category, or for the one word that is not of it."""
+
+    def make() -> tuple[str, str, str, list[str]]:
+        kind, another = draw.several(list(_material()["kinds"]), 2)
+        one, two = draw.of(_words("kinds", kind)), draw.several(_words("kinds", another), 2)
+        return kind, another, one, two
+
+    kind, another, one, two = draw.fresh(make, key=lambda made: sorted([made[2], *made[3]]))
+    words = ", ".join(draw.several([one, *two], 3))
+    texts = _material()["skills"]["category"]
+    if draw.below(2):
+        return [draw.ask(texts["which"], texts["answer"], words=words, kind=kind, n=one)]
+    return [draw.ask(texts["other"], texts["answer"], words=words, kind=another, n=one)]
+
+
+@cache
+def _nouns(test: bool) -> tuple[str, ...]:
+    """Return the nouns of a part. Those of other skills, and all with a rare syllable, belong to the training part."""
+    nouns = _words("words", "nouns")
+    others = f"{[table for name, table in _material().items() if name != 'words']} {stories_grammar.WORDS}"
+    chosen = {word for word in nouns if _hash(word) % NOUNS_SHARE == 0 and word not in others}
+    known = {syllable for word in nouns if word not in chosen for syllable in word}
+    return tuple(word for word in nouns if (word in chosen and known.issuperset(word)) == test)
+
+
+def _noun(draw: _Draw) -> str:
+    return draw.of(_nouns(draw.test))
+
+
+@cache
+def _next(word: str) -> tuple[str, ...]:
+    """Return the words that continue a chain; those of the training part, which are written, come first."""
+    return tuple(noun for noun in _nouns(False) + _nouns(True) if noun[0] == word[-1] and noun != word)
+
+
+@cache
+def _playable(test: bool, first: str = "") -> tuple[str, ...]:
+    """Return the words of a part that can be answered; first: the syllable that they begin with, if any."""
+    return tuple(noun for noun in _nouns(test) if noun.startswith(first) and _next(noun))
+
+
+def _chain(draw: _Draw) -> list[Exchange]:
+    """Play until no word of the part goes on, or for six turns."""
+    used: list[str] = []
+    exchanges: list[Exchange] = []
+    for _ in range(1 + draw.below(6)):
+        answers = {
+            word: tuple(noun for noun in _next(word) if noun not in used)
+            for word in _playable(draw.test, used[-1][-1] if used else "")
+            if word not in used
+        }
+        words = [word for word, nouns in answers.items() if nouns and nouns[0] in _nouns(False)]
+        if not words:
+            break
+        word = draw.of(words)
+        texts = _material()["skills"]["chain"]
+        asks = ["{word}."] if used else texts["ask"]
+        exchanges.append(draw.ask(asks, texts["answer"], word=word, next=answers[word]))
+        used += [word, answers[word][0]]
+    return exchanges
+
+
+def _letter(draw: _Draw) -> list[Exchange]:
+    word = _noun(draw)
+    places = {"첫": 0, "마지막": -1} | ({"두 번째": 1} if len(word) > 2 else {})
+    place = draw.of(list(places))
+    return [draw.asked("letter", word=word, place=place, n=word[places[place]])]
+
+
+def _length(draw: _Draw) -> list[Exchange]:
+    word = _noun(draw)
+    n = (read_native(len(word), before_noun=True) + " ", str(len(word)))
+    return [draw.asked("length", word=word, n=n)]
+
+
+def _final(draw: _Draw) -> list[Exchange]:
+    word = _noun(draw)
+    tail = split(word[-1])[2]
+    texts = _material()["skills"]["final"]
+    return [draw.ask(texts["ask"], texts["some" if tail else "none"], word=word, n=tail)]
+
+
+def _initial(draw: _Draw) -> list[Exchange]:
+    word = _noun(draw)
+    return [draw.asked("initial", word=word, n="".join(split(letter)[0] for letter in word))]
+
+
+def _reverse(draw: _Draw) -> list[Exchange]:
+    word = _noun(draw)
+    return [draw.asked("reverse", word=word, n=word[::-1])]
+
+
+def _order(draw: _Draw) -> list[Exchange]:
+    words = draw.several(_nouns(draw.test), 3)
+    initials = [split(word[0])[0] for word in words]
+    if len(set(initials)) < 3:
+        return _order(draw)
+    steps = f"{' '.join(initials)}: {' '.join(sorted(initials))}"
+    return [draw.asked("order", steps, words=", ".join(words), n=", ".join(sorted(words)))]
+
+
+# --- Tales ----------------------------------------------------------------------------------------------------------
+
+
+@cache
+def _tales() -> Grammar:
+    return Grammar(stories_grammar.WORDS, stories_grammar.PHRASES | _material()["tale"], "row")
+
+
+def _tale(draw: _Draw) -> list[Exchange]:
+    def make() -> list[str]:
+        return next(_tales().derive(lambda size: (draw.below(size),))).text.split("/")
+
+    mood, hero, animal, place, tale = draw.fresh(make, key=lambda made: made[:4])
+    ask = _material()["skills"]["tale"]["ask"]
+    asked = draw.ask(ask, ["{tale}"], mood=mood, hero=hero, animal=animal, place=place, tale=tale)
+    tells = "|".join(_words("moods", mood))
+    others = [word for other in _material()["moods"] if other != mood for word in _words("moods", other)]
+    for slot, said in (("hero", hero), ("animal", animal), ("place", place)):
+        others += [word for word in _options(slot) if word != said]
+    ends = "(?<!요)[.!]" if draw.casual else "요[.!]"
+    check = f"(?=.*{hero})(?=.*{animal})(?=.*{place})(?=.*(?:{tells}))(?!.*(?:{'|'.join(others)}))"
+    return [
+        Exchange(
+            asked.question,
+            tale.replace("요.", ".") if draw.casual else tale,
+            check + f"(?:[^.!]{{8,60}}{ends} ?){{2,5}}",
+        )
+    ]
+
+
+@cache
+def _options(slot: str) -> tuple[str, ...]:
+    return tuple(word.strip() for word in stories_grammar.WORDS[slot].split("|"))
+
+
+SKILLS: dict[str, Callable[[_Draw], list[Exchange]]] = {
+    "greeting": _greeting,
+    "memory": _memory,
+    "unknown": _unknown,
+    "sum": _sum,
+    "count": _count,
+    "numerals": _numerals,
+    "sort": _sort,
+    "day": _day,
+    "date": _date,
+    "opposite": _opposite,
+    "category": _category,
+    "chain": _chain,
+    "letter": _letter,
+    "length": _length,
+    "final": _final,
+    "initial": _initial,
+    "reverse": _reverse,
+    "order": _order,
+    "tale": _tale,
+}
