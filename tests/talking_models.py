@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -26,7 +27,10 @@ TEMPLATE = """\
 
 def talking(special: Sequence[str] = TOKENS, template: str | None = TEMPLATE, seed: int = 0, **config: Any) -> GPT:
     """A random GPT with a chat template."""
-    pipeline = HFTokenizer.from_str(train_tokenizer(TEXT, "char").to_json())
+    content = json.loads(train_tokenizer(TEXT, "char").to_json())
+    vocab = content["model"]["vocab"]
+    vocab |= {token: len(vocab) + i for i, token in enumerate(special)}
+    pipeline = HFTokenizer.from_str(json.dumps(content))
     pipeline.add_special_tokens([AddedToken(one, normalized=False) for one in special])
     tokenizer = Tokenizer(pipeline)
     if template is not None:

@@ -170,8 +170,8 @@ def test_a_stream_is_the_answer_in_pieces() -> None:
         except StopIteration as end:
             answer: Answer = end.value
             break
-    assert "".join(text for _, text in pieces) == answer.text != ""
-    assert "".join(reasoning for reasoning, _ in pieces) == answer.reasoning
+    assert "".join(one.text for one in pieces) == answer.text != ""
+    assert "".join(one.reasoning for one in pieces) == answer.reasoning
     assert answer == answer_of(model, answer.ids, answer.finish, request)
     stopped = stream_answer(engine, model, request)
     next(stopped)

@@ -24,22 +24,22 @@ from torch import nn
 import jumok
 from jumok.config import BERTConfig, EncoderDecoderConfig, GPTConfig
 from jumok.inference.answer import answer
+from jumok.inference.chat import answer_chats
 from jumok.inference.classify import predict
 from jumok.inference.embed import embed
 from jumok.inference.fill_mask import fill_mask
-from jumok.inference.requests import Event, Overloaded, Request
+from jumok.inference.requests import Overloaded
 from jumok.models import build
 from jumok.models.gpt import GPT
 from jumok.serve.app import create_app
-from jumok.serve.chat import ChatForm, transcript
 from jumok.serve.errors import APIError
 from jumok.serve.replies import Threads
 from jumok.serve.run_folders import RunFolders
-from jumok.serve.schemas import ChatBody, Message
-from jumok.serve.served_models import ServedModel, ServedModels
+from jumok.serve.served_models import ServedModels
 from jumok.serve.settings import ServeSettings
 from jumok.text.hangul import nfc
 from jumok.tokenizers import train_tokenizer
+from talking_models import TEMPLATE, talking
 
 pytestmark = pytest.mark.slow
 
@@ -85,6 +85,8 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
         "jamo": writer("jamo", 2),
         "bpe": writer("bpe", 3),
         "broken": broken,
+        "talk": talking(),
+        "thinks": talking(template=TEMPLATE.removesuffix("{% endif %}") + "<think>{% endif %}", seed=1),
         "mlm": reader(BERTConfig, head="mlm"),
         "classes": reader(GPTConfig, labels=("좋음", "나쁨")),
         "pairs": reader(EncoderDecoderConfig, pad_id=0, bos_id=4, eos_id=5, decoder_start_id=4),
@@ -274,32 +276,84 @@ MESSAGES: list[Any] = [
 ]
 
 
-def test_a_gpt_continues_the_transcript(client: openai.OpenAI, runs: dict[str, Any]) -> None:
-    prompt = transcript([Message(role=one["role"], content="짧게.") for one in MESSAGES[:1]] + [
-        Message(role="user", content="나는\n학교에")
-    ])  # fmt: skip
-    assert prompt == "system: 짧게.\nuser: 나는\n학교에\nassistant:"
-    found = client.chat.completions.create(model="char", messages=MESSAGES, seed=2, max_completion_tokens=30, n=2)
-    stops = ["\nsystem:", "\nuser:", "\nassistant:"]
-    texts = expected(runs["char"], prompt, tokens=30, seed=2, samples=2, stop=stops)
-    assert [choice.message.content for choice in found.choices] == [text.lstrip() for text in texts]
+def test_a_chat_is_answered_as_in_python(client: openai.OpenAI, runs: dict[str, Any]) -> None:
+    given: dict[str, Any] = {"model": "talk", "messages": MESSAGES, "max_completion_tokens": 30, "temperature": 0}
+    found = client.chat.completions.create(**given)
+    messages = [{"role": "system", "content": "짧게."}, {"role": "user", "content": "나는\n학교에"}]
+    [[wanted]] = answer_chats(runs["talk"], [messages], tokens=30)
+    assert found.choices[0].message.content == wanted.text != ""
+    assert found.choices[0].finish_reason == wanted.finish
     assert found.choices[0].message.role == "assistant"
     assert found.object == "chat.completion"
+    assert found.usage is not None
+    assert found.usage.completion_tokens == len(wanted.ids)
+    assert not hasattr(found.choices[0].message, "reasoning_content")
+    developer = [{**MESSAGES[0], "role": "developer"}, MESSAGES[1]]
+    assert (
+        client.chat.completions.create(**given | {"messages": developer}).choices[0].message == found.choices[0].message
+    )
+
+
+def test_a_stream_of_a_chat_joins_to_its_answer(client: openai.OpenAI) -> None:
+    given: dict[str, Any] = {"model": "talk", "messages": MESSAGES, "seed": 2, "max_tokens": 30, "n": 2}
+    found = client.chat.completions.create(**given)
     deltas: dict[int, str] = {0: "", 1: ""}
     roles = []
-    for chunk in client.chat.completions.create(
-        model="char", messages=MESSAGES, seed=2, max_tokens=30, n=2, stream=True
-    ):
+    for chunk in client.chat.completions.create(**given, stream=True):
         for choice in chunk.choices:
             deltas[choice.index] += choice.delta.content or ""
             roles += [choice.delta.role] if choice.delta.role else []
     assert list(deltas.values()) == [choice.message.content for choice in found.choices]
+    assert deltas[0] != deltas[1]
     assert roles == ["assistant", "assistant"]
+
+
+def test_reasoning_is_apart_from_the_content(client: openai.OpenAI, runs: dict[str, Any]) -> None:
+    """Its name is that of DeepSeek, vLLM and llama.cpp. A client may send it back."""
+    message: Any = {"role": "user", "content": "나는"}
+    seeds = (
+        (seed, answer_chats(runs["thinks"], [[message]], tokens=80, temperature=1.0, seed=seed)) for seed in range(99)
+    )
+    seed, wanted = next((seed, one) for seed, [[one]] in seeds if one.reasoning and one.text)
+    given: dict[str, Any] = {"model": "thinks", "seed": seed, "max_tokens": 80}
+    said = client.chat.completions.create(messages=[message], **given).choices[0].message
+    assert (said.content, said.reasoning_content) == (wanted.text, wanted.reasoning)  # type: ignore[attr-defined]
+    pieces = list(client.chat.completions.create(messages=[message], stream=True, **given))
+    assert "".join(one.choices[0].delta.content or "" for one in pieces) == wanted.text
+    thoughts = [getattr(one.choices[0].delta, "reasoning_content", None) for one in pieces]
+    assert "".join(thought or "" for thought in thoughts) == wanted.reasoning
+    counts = []
+    for thought in ({"reasoning_content": "하나"}, {}):
+        back = {"role": "assistant", "content": "둘", **thought}
+        answered = client.chat.completions.create(messages=[message, back, message], **given)
+        assert answered.usage is not None
+        counts.append(answered.usage.prompt_tokens)
+    assert counts[0] - counts[1] == 2 + 2  # its characters, and the two tokens around it
+
+
+@pytest.mark.parametrize("model", ["talk", "pairs"])
+def test_stop_strings_of_a_chat(client: openai.OpenAI, model: str) -> None:
+    given: dict[str, Any] = {"model": model, "messages": MESSAGES, "max_tokens": 20, "temperature": 0}
+    whole = client.chat.completions.create(**given).choices[0].message.content
+    assert whole
+    stop = whole[2:4]
+    found = client.chat.completions.create(**given, stop=[stop])
+    assert found.choices[0].message.content == whole[: whole.index(stop)]
+    assert found.choices[0].finish_reason == "stop"
+    pieces = client.chat.completions.create(**given, stop=[stop], stream=True)
+    assert "".join(one.choices[0].delta.content or "" for one in pieces) == whole[: whole.index(stop)]
+
+
+def test_a_gpt_without_a_template_is_refused_with_the_remedy(post: Callable[..., httpx2.Response]) -> None:
+    """It read `user: ...` lines, which nothing had taught it, and continued them as any text."""
+    answer = post("/v1/chat/completions", {"model": "char", "messages": MESSAGES})
+    assert answer.status_code == 400
+    assert "jumok train talk.jsonl --task chat --init RUN" in answer.json()["error"]["message"]
 
 
 def test_the_log_probabilities_of_a_chat(client: openai.OpenAI) -> None:
     given: dict[str, Any] = {"messages": MESSAGES, "seed": 4, "max_tokens": 6, "logprobs": True, "top_logprobs": 2}
-    found = client.chat.completions.create(model="jamo", **given)
+    found = client.chat.completions.create(model="talk", **given)
     logprobs = found.choices[0].logprobs
     assert logprobs is not None
     assert logprobs.content is not None
@@ -311,7 +365,7 @@ def test_the_log_probabilities_of_a_chat(client: openai.OpenAI) -> None:
             assert bytes(one.bytes).decode() == one.token
     streamed = [
         one
-        for chunk in client.chat.completions.create(model="jamo", **given, stream=True)
+        for chunk in client.chat.completions.create(model="talk", **given, stream=True)
         for choice in chunk.choices
         if choice.logprobs
         for one in choice.logprobs.content or ()
@@ -336,15 +390,6 @@ def test_a_run_trained_on_pairs_answers_the_last_message(client: openai.OpenAI, 
     assert found.usage.completion_tokens == wanted.tokens
     pieces = client.chat.completions.create(model="pairs", messages=messages, temperature=0, stream=True)
     assert "".join(chunk.choices[0].delta.content or "" for chunk in pieces) == wanted.text
-
-
-def test_the_white_space_before_an_answer_is_dropped(runs: dict[str, Any]) -> None:
-    """A transcript goes on after "assistant:" with a space; in a stream it may come in pieces of its own."""
-    body = ChatBody.model_validate({"model": "char", "messages": MESSAGES})
-    served = ServedModel(name="char", model=runs["char"], task="lm", service=None)
-    form = ChatForm(served, body, Request(prompt=[1], stop=("\nuser:",)))
-    chunks = form.chunks([(0, Event((), one)) for one in (" ", "\n가 ", " 나")])
-    assert [chunk["choices"][0]["delta"]["content"] for chunk in chunks] == ["가 ", " 나"]
 
 
 # --- embeddings, and jumok's own --------------------------------------------------------------------------------------
@@ -467,6 +512,15 @@ BAD: list[tuple[str, dict[str, Any], str]] = [
     ("chat/completions", {"messages": [{"role": "user", "content": "가" * 2001}]}, "messages has 2,0"),
     ("chat/completions", {"model": "pairs", "messages": [{"role": "system", "content": "가"}]}, "messages has no"),
     ("chat/completions", {"model": "pairs", "messages": [{"role": "user", "content": "가" * 99}]}, "the messages to"),
+    ("chat/completions", {"messages": [{"role": "user", "content": " \n"}]}, "message 1, of the role user, is empty"),
+    ("chat/completions", {"messages": [{"role": "user"}]}, "message 1, of the role user, is empty"),
+    ("chat/completions", {"messages": [{"role": "system", "content": "가"}]}, "a conversation to answer ends with a"),
+    ("chat/completions", {"messages": [{"role": "user", "content": "가"}, {"role": "assistant", "content": "나"}]},
+     "a conversation to answer ends with a message of the user"),
+    ("chat/completions", {"messages": [{"role": "user", "content": "가"}] * 2049}, "messages should have at most"),
+    ("chat/completions", {"messages": [{"role": "user", "content": "나는 " * 60}]}, "the last message has"),
+    ("chat/completions", {"messages": [{"role": "user", "content": "가", "reasoning_content": 5}]},
+     "messages[0].reasoning_content should be a valid string"),
     ("chat/completions", {"tools": [{"type": "function"}]}, "tools is not a parameter"),
     ("chat/completions", {"response_format": {"type": "json_object"}}, "response_format.type should be 'text'"),
     ("chat/completions", {"top_logprobs": 2}, "top_logprobs needs logprobs=true."),
@@ -489,7 +543,7 @@ BAD_BODIES = [
 ]
 GOOD: dict[str, dict[str, Any]] = {
     "/v1/completions": {"model": "char", "prompt": "나는"},
-    "/v1/chat/completions": {"model": "char", "messages": [{"role": "user", "content": "나는"}]},
+    "/v1/chat/completions": {"model": "talk", "messages": [{"role": "user", "content": "나는"}]},
     "/v1/embeddings": {"model": "mlm", "input": "나는"},
     "/v1/classify": {"model": "classes", "input": "나는"},
     "/v1/fill-mask": {"model": "mlm", "input": "나는 [MASK]"},

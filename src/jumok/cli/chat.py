@@ -244,14 +244,14 @@ class Conversation:
         stream = stream_answer(self._engine, self._model, request)
         try:
             while not self._is_stopped:
-                thought, piece = next(stream)
+                new = next(stream)
                 if shown and self._thinks:
-                    _dim(thought)
-                    if piece and not text and reasoning:
+                    _dim(new.reasoning)
+                    if new.text and not text and reasoning:
                         write("")
-                reasoning, text = reasoning + thought, text + piece
-                if shown and piece:
-                    write(piece, end="")
+                reasoning, text = reasoning + new.reasoning, text + new.text
+                if shown and new.text:
+                    write(new.text, end="")
             answer = Answer(text=text, reasoning=reasoning, ids=(), finish="stopped")
         except StopIteration as end:
             answer = end.value

@@ -18,7 +18,7 @@ from jumok.config import require_range
 from jumok.errors import ConfigError, TextError
 from jumok.inference.engine import Engine
 from jumok.inference.generate import LARGEST_BATCH, write_all
-from jumok.inference.requests import Request, sample_number, text_request
+from jumok.inference.requests import Drawn, Event, Request, sample_number, text_request
 from jumok.inference.sampling import Sampling
 from jumok.inference.writer import TextDecoder, overlap_at_end
 from jumok.models import Model, require_memory_for_texts
@@ -221,8 +221,8 @@ def answer_chats(
     return [answers[i * samples : (i + 1) * samples] for i in range(len(first))]
 
 
-def stream_answer(engine: Engine, model: Model, request: Request) -> Generator[tuple[str, str], None, Answer]:
-    """Write one answer: yield what is new of its reasoning and of its text, and return the answer.
+def stream_answer(engine: Engine, model: Model, request: Request) -> Generator[Event, None, Answer]:
+    """Write one answer: yield what is new of it, and return the answer.
 
     An answer whose generator is closed before its end leaves the engine.
 
@@ -235,7 +235,7 @@ def stream_answer(engine: Engine, model: Model, request: Request) -> Generator[t
             engine.step()
             event = text.take()
             if event is not None:
-                yield parts.push([one.id for one in event.drawn], ended=event.finish is not None)
+                yield parts.shown(event)
     finally:
         engine.release(text)
     if text.finish == "not finite":
@@ -254,7 +254,7 @@ def answer_of(model: Model, ids: Sequence[int], finish: str, request: Request | 
         silent = frozenset(tokenizer.special_tokens.values()) | _turn_ends(tokenizer)
         request = Request(prompt=[0], stop_ids=silent)
     parts = AnswerParts(model, request)
-    parts.push(ids, ended=True)
+    parts.shown(Event(tuple(map(Drawn, ids)), "", "stop"))
     return Answer(text=parts.text, reasoning=parts.reasoning, ids=tuple(ids), finish=finish)
 
 
@@ -276,9 +276,10 @@ class AnswerParts:
         self._all = self._open if tokenizer.decode(request.prompt[-8:]).rstrip().endswith(OPEN) else ""
         self.reasoning = self.text = ""
 
-    def push(self, ids: Sequence[int], *, ended: bool) -> tuple[str, str]:
-        """Take ids, and return what became final with them: of the reasoning, and of the text."""
-        for token in ids:
+    def shown(self, event: Event) -> Event:
+        """Take the ids of an event, and return it with the text and the reasoning that became final with them."""
+        ended = event.finish is not None
+        for token in (one.id for one in event.drawn):
             if token in self._marks:
                 self._all += self._decoder.finish() + self._marks[token]
             elif token not in self._silent:
@@ -287,7 +288,7 @@ class AnswerParts:
             self._all += self._decoder.finish()
         before = len(self.reasoning), len(self.text)
         self.reasoning, self.text = self._split(ended)
-        return self.reasoning[before[0] :], self.text[before[1] :]
+        return Event(event.drawn, self.text[before[1] :], event.finish, self.reasoning[before[0] :])
 
     def _split(self, ended: bool) -> tuple[str, str]:
         body = self._all.lstrip()

@@ -196,11 +196,13 @@ class Event:
         text: the text that became final with them; whole characters, nothing of a stop string.
         finish: why the text ended, or None if it goes on. "stop": at a stop string or stop id; "length": the ids are
             used up; "not finite": the model's logits were not finite; "cancelled": the caller wanted no more.
+        reasoning: as text, of what an answer says before it; see `jumok.inference.chat.AnswerParts`.
     """
 
     drawn: tuple[Drawn, ...]
     text: str
     finish: Finish | None = None
+    reasoning: str = ""
 
 
 def joined(events: Sequence[Event]) -> Event:

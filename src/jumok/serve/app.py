@@ -134,7 +134,7 @@ class Endpoints:
                 service = service_of(served)
                 request = await self._prompts.run(lambda: chat.request_of(served, body, self._settings))
                 requests = copies(body, [request], self._settings)
-                form = chat.ChatForm(served, body, request)
+                form = chat.ChatForm(served, body, requests[0])
                 await send_texts(reply, service, requests, form, body, self._metrics, since)
 
         return CancellableResponse(make, self._settings.timeout)

@@ -149,12 +149,16 @@ class TextPart(BodyPart):
 
 
 class Message(BodyPart):
-    """A message of a chat. Other fields, such as `name`, are ignored."""
+    """A message of a chat. Other fields, such as `name`, are ignored.
+
+    reasoning_content: what an assistant thought before it answered, as responses have it.
+    """
 
     model_config = ConfigDict(extra="ignore")
 
     role: Literal["system", "developer", "user", "assistant"]
     content: str | list[TextPart] = ""
+    reasoning_content: str = ""
 
     @property
     def text(self) -> str:

@@ -159,7 +159,7 @@ class ResponseForm(ABC):
         return [
             self.chunk(self._choice(number, event, piece=True))
             for number, event in shown
-            if opening or event.text or event.finish is not None or self.logprobs
+            if opening or event.text or event.reasoning or event.finish is not None or self.logprobs
         ]
 
 
