@@ -409,11 +409,17 @@ def test_values_have_the_gradients_of_autograd() -> None:
     assert [each.grad for each in own] == pytest.approx([float(each.grad) for each in tensors if each.grad is not None])
 
 
-def test_training_learns_a_sentence() -> None:
+def test_training_learns_a_sentence(capsys: pytest.CaptureFixture[str]) -> None:
     torch.manual_seed(0)
     ids = torch.tensor([0, 1, 2, 3, 2, 1] * 20)
     model = gpt.GPT(4, context_length=8, n_layer=1, n_head=2, n_embd=16)
-    losses = training.train(model, ids, steps=80, context_length=8, peak=2e-2)
+    losses = training.train(model, ids, steps=80, context_length=8, peak=2e-2, held_out=ids[:33])
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert [line[0] for line in lines] == [str(step) for step in range(8, 81, 8)]
+    assert float(lines[-1][1]) == pytest.approx(losses[-1], abs=0.006)
+    whole = training.mean_loss(model, ids[:32].view(4, 8), ids[1:33].view(4, 8))  # 4 windows
+    assert float(lines[-1][2]) == pytest.approx(whole.item(), abs=0.006)
+    assert training.validation_loss(model, ids[:33], 8) == pytest.approx(whole.item(), rel=1e-5)
     assert losses[0] == pytest.approx(math.log(4), abs=0.1)
     assert losses[-1] < 0.2
     assert not model.training

@@ -18,6 +18,22 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 
+class Letters:
+    """The simplest tokenizer: a number for each character of a text. It knows no other character."""
+
+    def __init__(self, text: str) -> None:
+        self.letters = sorted(set(text))
+        self.ids = {letter: i for i, letter in enumerate(self.letters)}
+
+    def encode(self, text: str) -> list[int]:
+        """Return the numbers of the characters of a text."""
+        return [self.ids[letter] for letter in text]
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """Return the text of some numbers."""
+        return "".join(self.letters[i] for i in ids)
+
+
 def count_pairs(ids: Tensor, vocab_size: int) -> Tensor:
     """Return how often each token followed each token: (N,) -> (V, V)."""
     counts = torch.zeros(vocab_size, vocab_size)

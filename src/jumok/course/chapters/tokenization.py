@@ -41,7 +41,7 @@ class Characters:
 
     def decode(self, ids: Sequence[int]) -> str:
         """Return the text of ids; incomplete characters become U+FFFD."""
-        parts = [bytes([i]) if i < 256 else self.characters[i - 256].encode() for i in ids]
+        parts = [bytes([i]) if i < 256 else self.characters[i - 256].encode("utf-8", "replace") for i in ids]
         return b"".join(parts).decode("utf-8", "replace")
 
 

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from jumok.course.chapters.bigrams import get_batch
+from jumok.course.chapters.bigrams import get_batch, windows
 
 
 class Value:
@@ -117,25 +117,48 @@ def mean_loss(model: Callable[[Tensor], Tensor], inputs: Tensor, targets: Tensor
     return F.cross_entropy(logits.flatten(0, 1), targets.flatten())
 
 
+@torch.no_grad()
+def validation_loss(model: nn.Module, ids: Tensor, context_length: int) -> float:
+    """Return the mean loss of a text, (N,), in windows that do not overlap; the model must be in evaluation mode."""
+    starts = range(0, len(ids) - context_length, context_length)
+    losses = [mean_loss(model, *windows(ids, [start], context_length)) for start in starts]
+    return torch.stack(losses).mean().item()
+
+
+def update(states: dict[nn.Parameter, AdamState], rate: float) -> None:
+    """Change all parameters by one step of AdamW with clipped gradients; the matrices have weight decay."""
+    gradients, _ = clipped([p.grad for p in states if p.grad is not None], limit=1.0)
+    for p, gradient in zip(states, gradients, strict=True):
+        decay = 0.1 if p.dim() >= 2 else 0.0
+        p.data, states[p] = adamw_step(p.data, gradient, states[p], rate=rate, weight_decay=decay)
+
+
 def train(
-    model: nn.Module, ids: Tensor, *, steps: int, context_length: int, batch_size: int = 16, peak: float = 1e-3
+    model: nn.Module,
+    ids: Tensor,
+    *,
+    steps: int,
+    context_length: int,
+    batch_size: int = 16,
+    peak: float = 1e-3,
+    held_out: Tensor | None = None,
 ) -> list[float]:
-    """Train a model on the tokens of a text, (N,), and return the loss of each step."""
+    """Train a model on the tokens of a text, (N,), and return the loss of each step.
+
+    held_out: another text, (M,), whose loss is printed ten times.
+    """
     states = {p: adam_begin(p.detach()) for p in model.parameters()}
     losses = []
-    model.train()
     for step in range(steps):
-        inputs, targets = get_batch(ids, context_length, batch_size)  # (B, T)
-        loss = mean_loss(model, inputs, targets)
+        model.train()
+        loss = mean_loss(model, *get_batch(ids, context_length, batch_size))
         model.zero_grad()
         loss.backward()
-        gradients, _ = clipped([p.grad for p in states if p.grad is not None], limit=1.0)
-        rate = learning_rate((step + 0.5) / steps, peak=peak, warmup=0.02)
-        for p, gradient in zip(states, gradients, strict=True):
-            decay = 0.1 if p.dim() >= 2 else 0.0
-            p.data, states[p] = adamw_step(p.data, gradient, states[p], rate=rate, weight_decay=decay)
+        update(states, learning_rate((step + 0.5) / steps, peak=peak, warmup=0.02))
         losses.append(loss.item())
-    model.eval()
+        model.eval()
+        if held_out is not None and (step + 1) % max(1, steps // 10) == 0:
+            print(f"{step + 1:6} {losses[-1]:.2f} {validation_loss(model, held_out, context_length):.2f}")
     return losses
 
 
