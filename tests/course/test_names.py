@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import doctest
 import io
 import re
 import sys
@@ -13,7 +14,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from jumok.course.pages.chapter import LANGUAGES, Chapter, Code, chapters
+from jumok.course.pages.chapter import LANGUAGES, Chapter, Code, Language, chapters
 from jumok.course.pages.sources import CHAPTERS, definition, program, with_sources
 
 PACKAGE = "jumok.course.chapters"
@@ -80,6 +81,12 @@ def test_all_code_of_the_chapters_is_shown() -> None:
                 assert f"{path.stem}.{node.name}" in shown
 
 
+def as_shown(last: Chapter, printed: str) -> bool:
+    """Whether the program of a chapter printed what its page shows; `...` there is any text."""
+    expected = "".join(block.output for block in code_of(last) if block.kind == "program")
+    return doctest.OutputChecker().check_output(expected, printed, doctest.ELLIPSIS)
+
+
 @each_chapter
 def test_the_program_so_far_runs_without_jumok(
     chapter: Chapter, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
@@ -95,7 +102,33 @@ def test_the_program_so_far_runs_without_jumok(
     printed = io.StringIO()
     with contextlib.chdir(tmp_path), contextlib.redirect_stdout(printed), torch.random.fork_rng(devices=[]):
         exec(compile(source, "program.py", "exec", dont_inherit=True), {"__name__": "__main__"})
-    assert printed.getvalue() == "".join(block.output for block in ends)
+    assert as_shown(chapter, printed.getvalue())
+
+
+@pytest.mark.parametrize("number", [5, 11, 19])
+def test_what_a_program_needs_is_enough(
+    number: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Also what its definitions use, in other chapters; and nothing else, so it is much shorter."""
+    last = chapters("en")[number]
+    source, whole = (program(chapters("en"), last, needed=needed) for needed in (True, False))
+    assert len(source) < len(whole) / 2
+    used = {node.id for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Name)}
+    assert {node.name for node in ast.parse(source).body if isinstance(node, ast.FunctionDef | ast.ClassDef)} <= used
+    monkeypatch.chdir(tmp_path)
+    with torch.random.fork_rng(devices=[]):
+        exec(compile(source, "program.py", "exec", dont_inherit=True), {"__name__": "__main__"})
+    assert as_shown(last, capsys.readouterr().out)
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_chapter_11_lists_what_a_gpt_needs(language: Language) -> None:
+    """By chapter, for a reader who types the program."""
+    known = chapters(language)
+    [end] = re.findall(r"`jumok learn script 11 --needed`.*?\n\n((?:[- ] .+\n)+)", known[11].text)
+    source = program(known, known[11], needed=True)
+    needed = [node.name for node in ast.parse(source).body if isinstance(node, ast.FunctionDef | ast.ClassDef)]
+    assert sorted(re.findall(r"`(\w+)`", end)) == sorted(needed)
 
 
 def test_a_definition_has_no_docstring(tmp_path: Path) -> None:

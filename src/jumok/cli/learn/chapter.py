@@ -115,11 +115,13 @@ def slides(lesson: str, out: Path | None, force: bool, language: Language | None
     jumok learn script > gpt.py
     python gpt.py novel.txt --minutes 5
     jumok learn script 6
+    jumok learn script 11 --needed
     """,
 )
 @click.argument("lesson", required=False, metavar="[CHAPTER]")
+@option("--needed", is_flag=True, help="only the definitions that the program of the CHAPTER uses")
 @common(device=False)
-def script(lesson: str | None, as_json: bool, quiet: bool) -> None:
+def script(lesson: str | None, needed: bool, as_json: bool, quiet: bool) -> None:
     """Print a complete character GPT in plain PyTorch: tokenizer, attention, blocks, training and generation.
 
     It consists of the definitions that the chapters show, and needs no jumok. With the same parameters it computes what
@@ -133,7 +135,7 @@ def script(lesson: str | None, as_json: bool, quiet: bool) -> None:
         source = whole_program()
     else:
         chosen = users_language()
-        source = program(chapters(chosen), chapter(lesson, chosen))
+        source = program(chapters(chosen), chapter(lesson, chosen), needed=needed)
     if as_json:
         print_json({"script": source})
     else:

@@ -36,8 +36,10 @@ def with_sources(markdown: str) -> str:
     return _SOURCE.sub(lambda m: f"```python source={m['name']}\n{definition(m['name'])}```", markdown)
 
 
-def program(chapters: Sequence[Chapter], last: Chapter) -> str:
+def program(chapters: Sequence[Chapter], last: Chapter, *, needed: bool = False) -> str:
     """Return what the chapters up to `last` define, as one program: imports, definitions, and the program of `last`.
+
+    needed: only the definitions that this program uses, directly or not.
 
     Raises:
         LessonError: `last` has no block of this kind.
@@ -56,6 +58,12 @@ def program(chapters: Sequence[Chapter], last: Chapter) -> str:
     inside = {line for node in nodes if _is_import(node) for line in range(node.lineno, (node.end_lineno or 0) + 1)}
     rest = "\n".join(line for number, line in enumerate(tail.splitlines(), 1) if number not in inside).strip("\n")
     own = [each for node in nodes for each in _single_imports(node) if _PACKAGE not in each]
+    if needed:
+        used, needs = _names(tail), dict[str, None]()
+        for name in first:
+            if name.partition(".")[2] in used:
+                _with_needs(name, needs)
+        first = {name: chapter for name, chapter in first.items() if name in needs}
     code: list[str] = []
     before: Chapter | None = None
     for name, chapter in first.items():
