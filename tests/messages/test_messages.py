@@ -416,8 +416,8 @@ def test_ctrl_c_may_come_while_a_line_is_printed() -> None:
 
 
 NAMES = {  # that are no words of a language
-    "nat", "nats", "char", "token", "chrF", "jumok", "train", "generate", "predict", "evaluate", "run", "loss", "png", "tsv",
-    "txt", "UTF", "MASK", "--out", "--resume", "--minutes", "--steps", "minutes", "steps", "out", "resume",
+    "nat", "nats", "char", "token", "chrF", "jumok", "train", "generate", "predict", "evaluate", "run", "loss", "png",
+    "tsv", "txt", "UTF", "MASK", "--out", "--resume", "--minutes", "--steps", "minutes", "steps", "out", "resume",
 }  # fmt: skip
 
 
