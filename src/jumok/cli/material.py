@@ -17,7 +17,8 @@ NUMBERS_ROWS = 50_000  # pairs of the built-in corpus, if no table is given
 TALK_ROWS = 40_000  # conversations of the built-in corpus
 STORIES_CHARS = 2_000_000  # characters of the built-in corpus, if no text is given
 READING = ("encoding", "column")  # the options for reading a text
-COLUMNS = {name: task.columns for name, task in TASK_CONFIGS.items() if task.columns}  # that a task reads of a table
+# The two columns that a task reads of a table; those of conversations are recognized and have no options.
+COLUMNS = {name: task.columns for name, task in TASK_CONFIGS.items() if len(task.columns) == 2}
 COLUMN_NAMES = tuple(name for names in COLUMNS.values() for name in names)  # the options that rename them
 
 
@@ -31,20 +32,20 @@ def read_texts(texts: tuple[str, ...], reading: Mapping[str, Any]) -> Text:
 def read_material(
     task: str, texts: tuple[str, ...], reading: Mapping[str, Any], recorded: tuple[str, ...] = ()
 ) -> Text | Table:
-    """Read what a task trains on: a text, or two columns of a table.
+    """Read what a task trains on: a text, two columns of a table, or conversations.
 
     Args:
         reading: any of READING and COLUMN_NAMES. recorded: the columns to read where `reading` names none.
     """
     from jumok import text as reader
 
-    if task not in COLUMNS:
+    names = TASK_CONFIGS[task].columns
+    if not names:
         return read_texts(texts, reading)
-    names = COLUMNS[task]
-    usual = recorded if len(recorded) == len(names) else names
+    usual = recorded if task in COLUMNS and len(recorded) == len(names) else names
     columns = [reading.get(name) or default for name, default in zip(names, usual, strict=True)]
-    table = reader.read_table(texts, columns, encoding=reading.get("encoding"))
-    return table.renamed(COLUMNS[task]) if task == "seq2seq" else table
+    table = reader.read_rows(texts, columns, encoding=reading.get("encoding"))
+    return table.renamed(names) if task == "seq2seq" else table
 
 
 def recorded_columns(run: Path) -> tuple[str, ...]:

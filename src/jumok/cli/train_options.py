@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from jumok.cli.commands import Command, option
+from jumok.cli.material import COLUMNS
 from jumok.config import (
     SHARED_DEFAULTS,
     TASK_CONFIGS,
@@ -58,7 +59,7 @@ def task_options(function: Command) -> Command:
     for task in reversed(TASK_CONFIGS.values()):
         section = f"Task {task.name}"
         function = field_options(task, section)(function)
-        for name in reversed(task.columns):
+        for name in reversed(COLUMNS.get(task.name, ())):
             help_text = f"column of the {name}s ({task.name}) [{name}]"
             function = option(f"--{name}", section=section, help=help_text)(function)
     return function

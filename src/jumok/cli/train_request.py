@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 MODELS = ("gpt", "bert", "encoder_decoder")  # values of --model
 TOKENIZER_OPTIONS = ("vocab_size", "min_count")
 # Settings that apply to some tasks only.
-OPTIONS_OF = {name: {*task.columns, *task_fields(task)} for name, task in TASK_CONFIGS.items()}
+OPTIONS_OF = {name: {*COLUMNS.get(name, ()), *task_fields(task)} for name, task in TASK_CONFIGS.items()}
 TASKS_OF = {
-    "column": [name for name in TASK_CONFIGS if name not in COLUMNS],
+    "column": [name for name, task in TASK_CONFIGS.items() if not task.columns],
     **{one: [n for n, known in OPTIONS_OF.items() if one in known] for one in set().union(*OPTIONS_OF.values())},
 }
 

@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping
 from pathlib import Path
 
+import torch
 from safetensors import safe_open
 from safetensors.torch import save_file
 from torch import Size, Tensor, nn
@@ -55,21 +56,34 @@ def require_fit(found: Mapping[str, Size], expected: Mapping[str, Size], where: 
 
 
 def adopt_parameters(model: nn.Module, other: nn.Module) -> list[str]:
-    """Copy the tensors of `other` that have the same name and shape in `model`; return the names of those not changed.
+    """Copy the tensors of `other` that have the same name and shape in `model`; return the names of the others.
 
-    The classifier is copied only if both models have the same labels, because each of its rows belongs to a label.
+    The classifier is copied only if both models have the same labels, because each of its rows belongs to a label. If
+    the tokenizer of `model` has more ids than that of `other`, their rows of the embedding and of the output layer are
+    the mean of the rows of the other ids.
     """
-    wanted = model.state_dict()
+    wanted, found = model.state_dict(), other.state_dict()
     labels = [getattr(one.config, "labels", ()) for one in (model, other)]
+    old, new = (getattr(getattr(one, "tokenizer", None), "vocab_size", 0) for one in (other, model))
+    grown = {name: _grown(found[name], wanted[name], old, new) for name in _BY_ID if name in found and 0 < old < new}
     shared = {
         name: tensor
-        for name, tensor in other.state_dict().items()
+        for name, tensor in found.items()
         if name in wanted
         and wanted[name].shape == tensor.shape
         and not (name.startswith("classifier.") and labels[0] != labels[1])
     }
-    model.load_state_dict(shared, strict=False)
-    return [name for name in parameters_of(model) if name not in shared]
+    model.load_state_dict(shared | grown, strict=False)
+    return [name for name in parameters_of(model) if name not in shared or name in grown]
+
+
+_BY_ID = ("token_embedding.weight", "head.weight")  # matrices with a row for each id
+
+
+def _grown(rows: Tensor, wanted: Tensor, old: int, new: int) -> Tensor:
+    """Return the rows of ids: those up to `old`, their mean up to `new`, then what is left of both."""
+    mean = rows[:old].float().mean(0).expand(new - old, -1)
+    return torch.cat((rows[:old].to(wanted), mean.to(wanted), rows[new:].to(wanted)))
 
 
 def size_of(tensors: Mapping[str, Tensor]) -> int:

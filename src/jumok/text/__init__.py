@@ -12,7 +12,7 @@ be decoded raises a `TextError` that names the byte or the line.
 
 from __future__ import annotations
 
-from jumok.text._arguments import Given, material_of, string_of, with_columns
+from jumok.text._arguments import Given, material_of, read_rows, string_of, with_columns
 from jumok.text._columns import column_names
 from jumok.text._inputs import FORMATS, TABLES, Format
 from jumok.text._signs import with_signs
@@ -34,6 +34,7 @@ __all__ = [
     "material_of",
     "read",
     "read_column",
+    "read_rows",
     "read_table",
     "string_of",
     "with_columns",

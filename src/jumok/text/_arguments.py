@@ -11,6 +11,7 @@ from jumok.messages import tr
 from jumok.text._inputs import FORMATS
 from jumok.text._table import Table, read_table
 from jumok.text._text import Text, from_string, read
+from jumok.text.conversations import COLUMNS, PREFERENCE_COLUMNS, read_conversations, read_preferences
 
 Given = str | os.PathLike[str] | Text | Table
 
@@ -47,7 +48,8 @@ def material_of(given: Given, columns: Sequence[str] = ()) -> Text | Table:
     """Return a text argument as a `Text` or `Table`; a string is the text itself, and a path is read.
 
     Args:
-        columns: the columns to read if the path is a table; none: the path is read as a text.
+        columns: the columns to read if the path is a table, or those of conversations or preferences; none: the path is
+            read as a text.
 
     Raises:
         ConfigError: a string looks like the name of a file. TextError: the file cannot be read.
@@ -56,8 +58,23 @@ def material_of(given: Given, columns: Sequence[str] = ()) -> Text | Table:
         return from_string(require_no_file_name(given))
     if isinstance(given, os.PathLike):
         path = os.fspath(given)
-        return read_table(path, columns) if columns else read([path])
+        return read_rows(path, columns) if columns else read([path])
     return given
+
+
+def read_rows(
+    paths: Sequence[str | Path] | str | Path, columns: Sequence[str], *, encoding: str | None = None
+) -> Table:
+    """Read columns of tables; those of conversations and preferences in any of their formats.
+
+    Raises:
+        TextError: an input cannot be read.
+    """
+    if tuple(columns) == COLUMNS:
+        return read_conversations(paths, encoding=encoding)
+    if tuple(columns) == PREFERENCE_COLUMNS:
+        return read_preferences(paths, encoding=encoding)
+    return read_table(paths, columns, encoding=encoding)
 
 
 def with_columns(given: Given, columns: Sequence[str] | None, names: Sequence[str]) -> Given:

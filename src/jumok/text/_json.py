@@ -6,7 +6,7 @@ import json
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Any
 
@@ -156,7 +156,7 @@ def json_rows(name: str, pieces: Iterable[str]) -> Iterator[tuple[Place, JsonObj
         raise no_rows(name)
 
 
-def inner_rows(row: JsonObject) -> str:
+def inner_rows(row: Mapping[str, Any]) -> str:
     """Return a hint for a message if an object holds lists of objects, which may be the rows; "" otherwise."""
     names = [name for name, value in row.items() if isinstance(value, list) and value and isinstance(value[0], dict)]
     if not names:

@@ -35,12 +35,14 @@ class Table:
         rows: one tuple per row, its cells in the order of `columns`.
         sources: the record of each input.
         names: names of the columns in the inputs; `renamed` does not change them.
+        notes: sentences for people about how the inputs were read.
     """
 
     columns: tuple[str, ...]
     rows: list[Row]
     sources: tuple[Source, ...]
     names: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.names:
@@ -70,6 +72,10 @@ class Table:
         """Return a table with the same rows and other names of all its columns."""
         return replace(self, columns=tuple(columns))
 
+    def with_notes(self, notes: Iterable[str]) -> Table:
+        """Return the same table with other notes."""
+        return replace(self, notes=tuple(notes))
+
     @cached_property
     def sha256(self) -> str:
         """The SHA-256 of columns and cells: one compact JSON array per line, the columns first, in UTF-8."""
@@ -81,14 +87,15 @@ class Table:
         return sum(row.count("") for row in self.rows)
 
     def describe(self) -> str:
-        """Return a few lines: number of rows, columns and empty cells, then the sources."""
+        """Return a few lines: number of rows, columns and empty cells, then the sources and the notes."""
         line = tr("{rows:,} rows of {columns}", rows=len(self), columns=", ".join(self.names))
-        if self.empty_cells:
+        if self.empty_cells and not self.notes:  # of conversations most cells may be empty
             cells = (self.column(column).count("") for column in self.columns)
             counted = dict(zip(self.names, cells, strict=True))
             empty = (tr("{n:,} in {name}", n=n, name=name) for name, n in counted.items() if n)
             line += tr("; empty cells: {counts}", counts=", ".join(empty))
-        return f"{line}\n{describe_sources(self.sources, sum(source.chars for source in self.sources))}"
+        sources = describe_sources(self.sources, sum(source.chars for source in self.sources))
+        return "\n".join((line, sources, *self.notes))
 
 
 def read_table(
@@ -236,7 +243,7 @@ class _CleanRows(list[Row]):
         for where, cells in rows:
             row = []
             for column, cell in zip(columns, cells, strict=True):
-                unified = _spelled(where, column, cell).replace("\r\n", "\n").replace("\r", "\n")
+                unified = spelled(where, column, cell).replace("\r\n", "\n").replace("\r", "\n")
                 normal = unicodedata.normalize("NFC", unified)
                 require_no_half_pair(where, normal)
                 self.composed = self.composed or normal != unified
@@ -252,7 +259,7 @@ def is_missing(value: object) -> bool:
     )
 
 
-def _spelled(where: Place, column: str, value: object) -> str:
+def spelled(where: Place, column: str, value: object) -> str:
     """Return a cell as a string: "" for a missing one; numbers in their JSON spelling, whole ones without a point.
 
     pandas stores a column of whole numbers with a missing one as floats; as labels they have to equal those of other
@@ -263,7 +270,7 @@ def _spelled(where: Place, column: str, value: object) -> str:
     if isinstance(value, str):
         return value
     if getattr(value, "ndim", None) == 0:  # a scalar of NumPy
-        return _spelled(where, column, value.item())  # type: ignore[attr-defined]
+        return spelled(where, column, value.item())  # type: ignore[attr-defined]
     if isinstance(value, float) and math.isinf(value):
         raise TextError(
             "{where}: column {column!r} holds {value}, which is not a finite number; remove the row or empty the cell",

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from jumok.tokenizers._chat import LARGEST_TEMPLATE, ChatTemplate
 from jumok.tokenizers._lost_text import MOST_LOST, LostText, lost_text
+from jumok.tokenizers._pipeline import require_utf8
 from jumok.tokenizers._stream import Stream
-from jumok.tokenizers._tokenizer import ROLES, Ids, Tokenizer, require_utf8
+from jumok.tokenizers._tokenizer import ROLES, Ids, Tokenizer
 from jumok.tokenizers._train import train_tokenizer
+from jumok.tokenizers._turns import Message, Piece, Turns
+from jumok.tokenizers._with_chat import with_chat
 
 __all__ = [
     "LARGEST_TEMPLATE",
@@ -15,9 +18,13 @@ __all__ = [
     "ChatTemplate",
     "Ids",
     "LostText",
+    "Message",
+    "Piece",
     "Stream",
     "Tokenizer",
+    "Turns",
     "lost_text",
     "require_utf8",
     "train_tokenizer",
+    "with_chat",
 ]

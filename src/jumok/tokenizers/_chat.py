@@ -5,6 +5,8 @@ Those that stand in a message do not: they are marked before the template is ren
 characters, and what is marked is encoded as ordinary text. A template can still be made to write special tokens by
 other means, for example if it joins two messages. Therefore it is rendered again for messages whose characters are
 replaced, and a chat in which it then writes other special tokens is refused.
+
+Where the template is made of constant pieces (`Turns`), a usual chat is written from these, without Jinja.
 """
 
 from __future__ import annotations
@@ -15,23 +17,25 @@ import re
 import subprocess
 import sys
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import cached_property
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from jumok.errors import TokenizerError
 from jumok.messages import tr
+from jumok.tokenizers._pipeline import require_utf8
+from jumok.tokenizers._turns import ASSISTANT, TEMPLATE, USER, Message, Piece, Turns, find_turns, own_turns
 from tokenizers import Tokenizer as HFTokenizer
 
 LARGEST_TEMPLATE = 500_000  # characters; published ones have up to 30,000
 OPEN, CLOSE, ANY = "\ufdd0", "\ufdd1", "\ufdd2"  # no characters, and never in a text: for use inside a program
 SECONDS = 20.0  # for one text, on a busy machine too; `_template_process.py` has a limit on the time of the processor
 START_SECONDS = 60.0
-
-Message = Mapping[str, str]
 
 
 class ChatTemplate:
@@ -63,8 +67,12 @@ class ChatTemplate:
         """Return the ids of a chat; see the head of this module for special tokens in messages.
 
         Raises:
-            TokenizerError: as `render`; or a message would write special tokens.
+            TokenizerError: as `render`; or a message would write special tokens, or is no text.
         """
+        _require_text(messages)
+        if self._is_plain(messages) and not (add_generation_prompt and messages[-1]["role"] != USER):
+            assert self.turns is not None
+            return self._joined(self.turns.parts(messages, prompt=add_generation_prompt))[0]
         if re.search(f"[{OPEN}-{ANY}]", "".join(message["content"] for message in messages)):
             raise TokenizerError("a message contains U+FDD0, U+FDD1 or U+FDD2, which are no characters; remove them.")
 
@@ -76,11 +84,7 @@ class ChatTemplate:
         if CLOSE in text and re.sub(f"[{OPEN}{CLOSE}]", "", text) != self.render(
             messages, add_generation_prompt=add_generation_prompt
         ):
-            raise TokenizerError(
-                "the chat template of this model takes the text of a message apart at {tokens}; remove them from the "
-                "messages.",
-                tokens=", ".join(sorted({*self._control.findall("\n".join(one["content"] for one in messages))})),
-            )
+            raise self._taken_apart(messages)
         pieces = self._marked.split(text)  # text, a marked token (None for a lone mark), text, ...
         written, expected = self._written(pieces), self._written(self._marked.split(text_of(self._hidden)))
         if written != expected:
@@ -89,11 +93,120 @@ class ChatTemplate:
                 "token or a part of one: {tokens}.",
                 tokens=", ".join(sorted({*written} ^ {*expected} or {*written})),
             )
-        ids = self._encoded(self._pipeline, pieces[0])
+        ids = self._with_offsets(self._pipeline, pieces[0] or "", inside=False)[0]
         for i, piece in enumerate(pieces[1:], start=1):
             if piece:
                 ids += self._inside(self._plain if i % 2 else self._pipeline, piece)
         return ids
+
+    def encode_whole(self, messages: Sequence[Message]) -> tuple[list[int], list[bool]]:
+        """Return the ids of a whole conversation, and which of them the assistant writes.
+
+        These are the tokens of answers, with their reasoning, and the end of each answer's turn.
+
+        Raises:
+            TokenizerError: the template is not made of `turns`; messages do not alternate, are empty or no text, or do
+                not end with an answer; or a message would write special tokens.
+        """
+        turns = self.turns
+        if turns is None:
+            raise TokenizerError(
+                "the chat template of this model does not put the same text around each message of a role, so its "
+                "answers cannot be told from the rest; begin with another model, or give it another template."
+            )
+        _require_text(messages)
+        if not turns.fits(messages) or messages[-1]["role"] != ASSISTANT:
+            raise TokenizerError(
+                "the chat template of this model writes messages of {roles} that are not empty: the user's first, then "
+                "in turn, an answer last, {reasoning}; change the conversation.",
+                roles=", ".join(turns.roles),
+                reasoning=tr("without reasoning") if turns.reasoning is None else tr("perhaps with reasoning"),
+            )
+        if not self._is_own and self._control.search("\n".join(_texts(messages))):
+            text = self.render(messages, add_generation_prompt=False)
+            if text != turns.text(messages, prompt=False):
+                raise self._taken_apart(messages)
+        return self._joined(turns.parts(messages, prompt=False))
+
+    @cached_property
+    def turns(self) -> Turns | None:
+        """The template as constant pieces; None if it is not made of them, or ends answers with no special token.
+
+        Where a template writes the date, it is that of today.
+        """
+        if self._is_own:
+            found: Turns | None = own_turns()
+        else:
+            found = find_turns(
+                lambda messages, prompt: self.render(messages, add_generation_prompt=prompt), self._control
+            )
+        if found is None or (end := self._control.search(found.roles[ASSISTANT][1].text)) is None:
+            return None
+
+        def with_ids(piece: Piece) -> Piece:
+            return Piece(piece.text, tuple(self._inside(self._pipeline, piece.text)))
+
+        return replace(
+            found,
+            start=with_ids(found.start),
+            roles={name: (with_ids(before), with_ids(after)) for name, (before, after) in found.roles.items()},
+            generation_prompt=with_ids(found.generation_prompt),
+            finish=with_ids(found.finish),
+            reasoning=None if found.reasoning is None else (with_ids(found.reasoning[0]), with_ids(found.reasoning[1])),
+            end=self.tokens[end[0]],
+        )
+
+    @property
+    def _is_own(self) -> bool:
+        return self.source == TEMPLATE
+
+    def _is_plain(self, messages: Sequence[Message]) -> bool:
+        """Return whether `turns` write a chat as the template does, whatever it does with special tokens and dates."""
+        if not messages or self.turns is None or not self.turns.fits(messages):
+            return False
+        by_itself = "strftime_now" not in self.source and not self._control.search("\n".join(_texts(messages)))
+        return self._is_own or by_itself
+
+    def _joined(self, parts: Iterable[tuple[str, bool, bool]]) -> tuple[list[int], list[bool]]:
+        """Return the ids of the `parts` of `Turns`, and which of them an answer has.
+
+        Raises:
+            TokenizerError: a message would write special tokens.
+        """
+        runs: list[tuple[HFTokenizer, list[tuple[str, bool]]]] = []  # what is encoded together
+        wanted = []
+        for text, is_message, answers in parts:
+            pieces = re.split(f"({self._control.pattern})", text)
+            for i, piece in enumerate(pieces):
+                pipeline = self._plain if is_message and i % 2 else self._pipeline
+                if piece and (pipeline is self._plain or not runs or runs[-1][0] is self._plain):
+                    runs.append((pipeline, []))
+                if piece:
+                    runs[-1][1].append((piece, answers))
+                if i % 2 and not is_message:
+                    wanted.append(self.tokens[piece])
+                    answers = False  # the end of a turn
+        ids: list[int] = []
+        mask: list[bool] = []
+        for number, (pipeline, texts) in enumerate(runs):
+            found, offsets = self._with_offsets(pipeline, "".join(text for text, _ in texts), inside=number > 0)
+            flags = np.repeat([answers for _, answers in texts], [len(text) for text, _ in texts])
+            before = np.concatenate(([0], np.cumsum(flags)))  # characters of answers before each character
+            starts, ends = np.array(offsets, int).reshape(-1, 2).T  # equal for all bytes of a character but the last
+            ids += found
+            mask += (before[np.maximum(ends, starts + 1)] > before[starts]).tolist()
+        if [one for one in ids if one in self._control_ids] != wanted:
+            raise TokenizerError(
+                "a message would become a special token of this tokenizer; remove what looks like one."
+            )
+        return ids, mask
+
+    def _taken_apart(self, messages: Sequence[Message]) -> TokenizerError:
+        return TokenizerError(
+            "the chat template of this model takes the text of a message apart at {tokens}; remove them from the "
+            "messages.",
+            tokens=", ".join(sorted({*self._control.findall("\n".join(_texts(messages)))})),
+        )
 
     def _written(self, pieces: Sequence[str | None]) -> list[str]:
         """Return the special tokens in a text that was split at what is marked."""
@@ -105,22 +218,35 @@ class ChatTemplate:
         return "".join(f"{OPEN}{part}{CLOSE}" if i % 2 else re.sub(r"\S", ANY, part) for i, part in enumerate(parts))
 
     def _inside(self, pipeline: HFTokenizer, text: str) -> list[int]:
-        """Return the ids of a text that does not begin a chat: without the space that some tokenizers put first."""
-        before, ids = (self._encoded(pipeline, one) for one in ("\n", "\n" + text))
-        return ids[len(before) :] if ids[: len(before)] == before else self._encoded(pipeline, text)
+        """Return the ids of a text that does not begin a chat."""
+        return self._with_offsets(pipeline, text, inside=True)[0]
 
-    def _encoded(self, pipeline: HFTokenizer, text: str) -> list[int]:
-        ids = list(pipeline.encode(text, add_special_tokens=False).ids)
+    def _with_offsets(
+        self, pipeline: HFTokenizer, text: str, *, inside: bool
+    ) -> tuple[list[int], list[tuple[int, int]]]:
+        """Return the ids of a text, and where in the text each stands.
+
+        Args:
+            inside: the text does not begin a chat, so the space that some tokenizers put first is left out.
+        """
+        encoding, count = pipeline.encode(text, add_special_tokens=False), 0
+        if inside:
+            before, after = (pipeline.encode(one, add_special_tokens=False) for one in ("\n", "\n" + text))
+            if after.ids[: len(before.ids)] == before.ids:
+                encoding, count = after, len(before.ids)
+        ids = list(encoding.ids[count:])
         if pipeline is self._plain and not self._control_ids.isdisjoint(ids):
             raise TokenizerError(
                 "a message contains {token!r}, which this tokenizer cannot write as ordinary text; remove it.",
-                token=text.strip("\n"),
+                token=text,
             )
-        return ids
+        shift = 1 if count else 0
+        return ids, [(start - shift, end - shift) for start, end in encoding.offsets[count:]]
 
     @cached_property
     def _pipeline(self) -> HFTokenizer:
-        return HFTokenizer.from_str(self._json)
+        """The tokenizer without its post-processor, which would change offsets."""
+        return HFTokenizer.from_str(json.dumps({**json.loads(self._json), "post_processor": None}))
 
     @cached_property
     def _plain(self) -> HFTokenizer:
@@ -151,6 +277,16 @@ class ChatTemplate:
         return re.compile(f"{OPEN}({self._control.pattern}){CLOSE}|[{OPEN}{CLOSE}]")
 
 
+def _texts(messages: Sequence[Message]) -> list[str]:
+    return [text for one in messages for text in (one["content"], one.get("reasoning_content")) if text]
+
+
+def _require_text(messages: Sequence[Message]) -> None:
+    """Raise TokenizerError for a lone surrogate."""
+    for text in _texts(messages):
+        require_utf8(text)
+
+
 class _TemplateProcess:
     """A process that renders templates, started with the first one and again after one that had to be ended."""
 
@@ -175,10 +311,6 @@ class _TemplateProcess:
         return str(found["text"])
 
     def _start(self) -> None:
-        if find_spec("jinja2") is None:
-            raise TokenizerError(
-                "a chat template needs jinja2, which is not installed. Install it with: pip install 'jumok[serve]'"
-            )
         self._process = subprocess.Popen(
             [sys.executable, "-P", str(Path(__file__).with_name("_template_process.py"))],
             stdin=subprocess.PIPE,

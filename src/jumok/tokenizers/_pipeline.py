@@ -36,6 +36,9 @@ _SAFE_CUT = re.compile(r"(?<=\S)(?= )|(?<=\n)(?=\S)")
 # uses whole pieces.
 LEARNED = PIECES.replace("+", "{1,256}").replace("*", "{0,256}")
 
+# Added tokens that programs show in a decoded text, while they leave special ones out.
+VISIBLE = ("<think>", "</think>")
+
 BYTE_TOKENS = tuple(f"<0x{byte:02X}>" for byte in range(256))
 
 
@@ -77,8 +80,13 @@ def build(
         pipeline.decoder = decoders.ByteLevel()
     else:
         pipeline.decoder = decoders.Sequence([decoders.ByteFallback(), decoders.Fuse()])
-    pipeline.add_special_tokens([AddedToken(token, special=True, normalized=False) for token in special_tokens])
+    pipeline.add_tokens([added_token(token) for token in special_tokens])
     return pipeline
+
+
+def added_token(token: str) -> AddedToken:
+    """Return a token that is found in a text before the pipeline is applied."""
+    return AddedToken(token, special=token not in VISIBLE, normalized=False)
 
 
 def canonical(pipeline: HFTokenizer) -> str:
@@ -180,6 +188,19 @@ def recognise(pipeline: HFTokenizer) -> str:
             if not is_refusal(error):
                 raise
     return "other"
+
+
+def require_utf8(text: str) -> None:
+    """Raise TokenizerError for a lone surrogate."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise TokenizerError(
+            "character {start} is U+{code:04X}, half of a surrogate pair, which is not text; read "
+            "the file with the right encoding, or remove it",
+            start=error.start,
+            code=ord(text[error.start]),
+        ) from None
 
 
 def is_refusal(error: BaseException) -> bool:

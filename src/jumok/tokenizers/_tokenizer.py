@@ -96,9 +96,9 @@ class Tokenizer:
         self.special_tokens: dict[str, int] = {
             token.content: token_id
             for token_id, token in sorted(pipeline.get_added_tokens_decoder().items())
-            if token.special
+            if token.special or self.kind != "other"
         }
-        self._pipeline = pipeline
+        self._pipeline = self._encoder = pipeline
         self._spells_bytes: bool = self.kind != "other" or isinstance(pipeline.decoder, decoders.ByteLevel)
         if self.kind == "other":
             return
@@ -107,6 +107,8 @@ class Tokenizer:
             # Text is normalised with Python's tables before, and special tokens in it are ordinary characters.
             pipeline.normalizer = None
             pipeline.encode_special_tokens = True
+            if not set(_pipeline.VISIBLE).isdisjoint(self.special_tokens):  # these are not special there
+                self._encoder = HFTokenizer.from_str(json.dumps(json.loads(pipeline.to_str()) | {"added_tokens": []}))
         else:
             self._byte_ids = np.array([vocab[token] for token in _pipeline.BYTE_TOKENS], self.dtype)
             # The id of each code point. <0x00> means none; U+0000 is encoded as that byte anyway.
@@ -222,7 +224,7 @@ class Tokenizer:
 
         Raises TokenizerError for a lone surrogate, which UTF-8 cannot encode.
         """
-        require_utf8(text)
+        _pipeline.require_utf8(text)
         if self.kind == "char":
             return self._encode_characters(nfc(text))
         if self.kind == "jamo":
@@ -345,7 +347,7 @@ class Tokenizer:
         # In batches, because an `Encoding` of the library takes much more memory than its ids.
         while batch := list(itertools.islice(waiting, _BPE_BATCH)):
             try:
-                encodings = self._pipeline.encode_batch_fast(batch, add_special_tokens=False)
+                encodings = self._encoder.encode_batch_fast(batch, add_special_tokens=False)
             except Exception as error:  # the library raises bare Exception
                 raise TokenizerError(
                     "the tokenizer cannot encode this text ({error}); use one with an unknown token or byte fallback",
@@ -376,19 +378,6 @@ class Tokenizer:
 
 def _after_last_newline(text: str) -> int:
     return text.rfind("\n") + 1 or -1
-
-
-def require_utf8(text: str) -> None:
-    """Raise TokenizerError for a lone surrogate."""
-    try:
-        text.encode()
-    except UnicodeEncodeError as error:
-        raise TokenizerError(
-            "character {start} is U+{code:04X}, half of a surrogate pair, which is not text; read "
-            "the file with the right encoding, or remove it",
-            start=error.start,
-            code=ord(text[error.start]),
-        ) from None
 
 
 def _readable(token: bytes) -> str:

@@ -19,7 +19,7 @@ from jumok.messages import tr
 from jumok.text.boundaries import recut, slices
 from jumok.text.hangul import modern_syllables, nfc, nfd
 from jumok.tokenizers import _pipeline
-from jumok.tokenizers._tokenizer import Tokenizer, require_utf8
+from jumok.tokenizers._tokenizer import Tokenizer
 from tokenizers import trainers
 
 DEFAULT_BPE_VOCAB = 8_000
@@ -135,7 +135,7 @@ def _interruptibly(train: Callable[[Iterator[str]], None], pieces: Iterator[str]
 def _checked_chunks(chunks: Iterable[str]) -> Iterator[str]:
     empty = True
     for chunk in chunks:
-        require_utf8(chunk)
+        _pipeline.require_utf8(chunk)
         empty = empty and not chunk
         yield chunk
     if empty:

@@ -104,6 +104,7 @@ def start(
         tokenizer = task_type.make_tokenizer(
             material, tokenizer or task_type.default_tokenizer(material), tokenizer_options
         )
+    tokenizer = task_type.adapt_tokenizer(tokenizer)
     shape = _whole_shape(task_type, shape, material, tokenizer, other)
 
     size_in_words = size_of(material.source)
@@ -207,13 +208,13 @@ def _whole_shape(
         other: the model to begin with.
     """
     fields, asked = configuration.to_dict(wanted), wanted.vocab_size
-    if other is None:
-        fields["vocab_size"] = tokenizer.vocab_size
-    if asked not in (None, fields["vocab_size"]):
+    # A model to begin with may have more ids than its tokenizer, and fewer than the one of the run.
+    fields["vocab_size"] = tokenizer.vocab_size if other is None else max(asked or 0, tokenizer.vocab_size)
+    if other is None and asked not in (None, tokenizer.vocab_size):
         raise ConfigError(
             "vocab_size={given} was given, and the tokenizer has {found} ids; leave vocab_size out.",
             given=asked,
-            found=fields["vocab_size"],
+            found=tokenizer.vocab_size,
         )
     known = configuration.field_types(type(wanted))  # a task names what any of its kinds may need
     follows = task.derived_fields(material, tokenizer, None if other is None else fields)

@@ -158,6 +158,11 @@ class Task(ABC, Generic[M]):
         """Train a tokenizer on the training part alone."""
 
     @classmethod
+    def adapt_tokenizer(cls, tokenizer: Tokenizer) -> Tokenizer:
+        """Return the tokenizer of the run: that of the model it begins with, a given or a new one, or a larger copy."""
+        return tokenizer
+
+    @classmethod
     def derived_fields(
         cls, material: Material, tokenizer: Tokenizer, inherited: Mapping[str, Any] | None = None
     ) -> dict[str, Any]:

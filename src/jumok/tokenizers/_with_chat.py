@@ -1,0 +1,29 @@
+"""`with_chat`: a tokenizer with the template of jumok and its special tokens."""
+
+from __future__ import annotations
+
+import json
+
+from jumok.tokenizers._pipeline import added_token
+from jumok.tokenizers._tokenizer import Tokenizer
+from jumok.tokenizers._turns import CHAT_TOKENS, END, TEMPLATE
+from tokenizers import Tokenizer as HFTokenizer
+
+
+def with_chat(tokenizer: Tokenizer) -> Tokenizer:
+    """Return a tokenizer with a chat template: itself if it has one, or a copy with the template of jumok.
+
+    The copy has the tokens of the template as its last ids, and `<|end|>` as its eos_token. It encodes texts as before.
+    """
+    if tokenizer.chat_templates:
+        return tokenizer
+    content = json.loads(tokenizer.to_json())
+    if tokenizer.kind != "other":  # its special tokens are in the vocabulary
+        vocab = content["model"]["vocab"]
+        vocab |= {token: len(vocab) + i for i, token in enumerate(one for one in CHAT_TOKENS if one not in vocab)}
+    pipeline = HFTokenizer.from_str(json.dumps(content))
+    pipeline.add_tokens([added_token(token) for token in CHAT_TOKENS])
+    new = Tokenizer(pipeline)
+    new.roles = {**tokenizer.roles, "eos_token": END}
+    new.chat_templates = {"default": TEMPLATE}
+    return new
