@@ -684,7 +684,17 @@ def test_the_list_of_chapters(language: Language, width: int) -> None:
     flat = re.sub(r"\s+", " ", text)
     for each in known:
         assert f"{each.number} {each.title} {each.slug} {each.question}" in flat
+        assert 5 <= each.minutes <= 30
+    assert f" {known[5].minutes}" in flat
+    assert f" {known[5].code_lines}" in flat
     assert "map" in text
+
+
+def test_figures_of_a_chapter(library: Path) -> None:
+    """Only its text takes time, and only definitions are lines of code."""
+    text = "가" * 999 + '\n\n```python\nx = 1\n```\n\n```python source=gpt.GPT\na = 1\nb = 2\n```\n'
+    chapter = chapter_of(library, text)
+    assert (chapter.minutes, chapter.code_lines) == (3, 2)  # 999 characters and a title
 
 
 # --- notebooks ---

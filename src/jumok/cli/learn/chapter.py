@@ -189,7 +189,8 @@ def described(chapter: Chapter) -> dict[str, Any]:
     """Return a chapter as --json has it."""
     return {
         "number": chapter.number, "slug": chapter.slug, "language": chapter.language, "title": chapter.title,
-        "question": chapter.question, "path": str(chapter.path),
+        "question": chapter.question, "minutes": chapter.minutes, "code_lines": chapter.code_lines,
+        "path": str(chapter.path),
     }  # fmt: skip
 
 

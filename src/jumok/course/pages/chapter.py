@@ -27,6 +27,7 @@ from __future__ import annotations
 import contextlib
 import doctest
 import io
+import math
 import re
 import traceback
 from collections.abc import Iterator
@@ -150,6 +151,17 @@ class Chapter:
     def packages(self) -> list[str]:
         """The packages that its code needs in addition to those of jumok, from its `pip install` fences."""
         return _INSTALL.findall(self.text)
+
+    @property
+    def minutes(self) -> int:
+        """The minutes that reading its text takes: for 500 characters of Korean or 1,200 of English a minute each."""
+        characters = sum(len(part.text) for part in self.parts() if isinstance(part, Prose))
+        return math.ceil(characters / {"ko": 500, "en": 1200}[self.language])
+
+    @property
+    def code_lines(self) -> int:
+        """How many lines the definitions have that it shows."""
+        return sum(part.source.count("\n") for part in self.parts() if isinstance(part, Code) and part.name)
 
     def parts(self) -> list[Part]:
         """Prose, code, pictures and questions, in order.

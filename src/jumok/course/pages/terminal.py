@@ -59,7 +59,10 @@ def render_list(chapters: Sequence[Chapter], language: Language, *, width: int =
     overview = map_page(language)
     contents.add_row("", _entry(overview.title, overview.slug, overview.question))
     for chapter in chapters:
-        contents.add_row(str(chapter.number), _entry(chapter.title, chapter.slug, chapter.question))
+        entry = _entry(chapter.title, chapter.slug, chapter.question)
+        figures = words_in(TEXTS, "terminal")["figures"].said(language)
+        entry.append("\n" + figures.format(minutes=chapter.minutes, lines=chapter.code_lines), "dim")
+        contents.add_row(str(chapter.number), entry)
     console.print(contents)
     console.print()
     commands = _table()
