@@ -692,7 +692,7 @@ def test_the_list_of_chapters(language: Language, width: int) -> None:
 
 def test_figures_of_a_chapter(library: Path) -> None:
     """Only its text takes time, and only definitions are lines of code."""
-    text = "가" * 999 + '\n\n```python\nx = 1\n```\n\n```python source=gpt.GPT\na = 1\nb = 2\n```\n'
+    text = "가" * 999 + "\n\n```python\nx = 1\n```\n\n```python source=gpt.GPT\na = 1\nb = 2\n```\n"
     chapter = chapter_of(library, text)
     assert (chapter.minutes, chapter.code_lines) == (3, 2)  # 999 characters and a title
 
