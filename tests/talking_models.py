@@ -1,4 +1,4 @@
-"""Tiny random GPTs with a chat template, for tests."""
+"""Tiny GPTs with a chat template, for tests: random ones, and one that has learned a few conversations by heart."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from torch import nn
 from jumok.config import GPTConfig
 from jumok.models import build
 from jumok.models.gpt import GPT
-from jumok.tokenizers import Tokenizer, train_tokenizer
+from jumok.tokenizers import Tokenizer, train_tokenizer, with_chat
 from tokenizers import AddedToken
 from tokenizers import Tokenizer as HFTokenizer
 
@@ -44,3 +44,41 @@ def talking(special: Sequence[str] = TOKENS, template: str | None = TEMPLATE, se
             nn.init.normal_(parameter, std=0.4)
     model.tokenizer = tokenizer
     return model
+
+
+LEARNED: list[list[dict[str, str]]] = [
+    [
+        {"role": "user", "content": "나는 학교에 갔다."},
+        {"role": "assistant", "content": "그리고 집에 왔다!"},
+        {"role": "user", "content": "하나 둘?"},
+        {"role": "assistant", "content": "셋 넷", "reasoning_content": "하나 둘 셋 넷, 다섯"},
+    ],
+    [
+        {"role": "system", "content": "친구"},
+        {"role": "user", "content": "하나 둘?"},
+        {"role": "assistant", "content": "다섯 여섯?"},
+    ],
+]
+
+
+def taught(kind: str = "char", steps: int = 60) -> GPT:
+    """A GPT with the template of jumok that has learned the answers of LEARNED, ends and reasoning included."""
+    tokenizer = with_chat(train_tokenizer(TEXT, kind, **({"vocab_size": 400} if kind == "bpe" else {})))  # type: ignore[arg-type]
+    assert tokenizer.chat is not None
+    torch.manual_seed(0)
+    sizes = {"n_layer": 2, "n_head": 2, "n_embd": 32, "context_length": 128, "vocab_size": tokenizer.vocab_size}
+    model = build(GPTConfig(**sizes, eos_ids=tuple(tokenizer.chat.ends.values())))
+    for parameter in model.parameters():
+        if parameter.dim() == 2:
+            nn.init.normal_(parameter, std=0.3)
+    rows = [tokenizer.chat.encode_whole(one) for one in LEARNED]
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
+    for _ in range(steps):
+        for ids, mask in rows:
+            logits = model.head(model.hidden(torch.tensor([ids[:-1]])))[0]  # (T, V)
+            learned = torch.tensor(mask[1:])
+            nn.functional.cross_entropy(logits[learned], torch.tensor(ids[1:])[learned]).backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    model.tokenizer = tokenizer
+    return model.eval()

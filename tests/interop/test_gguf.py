@@ -18,12 +18,14 @@ import torch
 from torch import nn
 
 import llama
+import talking_models
 from conftest import Jumok
 from jumok.config import GPTConfig, GPTVariantConfig
 from jumok.errors import JumokError, RunError, TokenizerError
+from jumok.inference.chat import answer_chats
 from jumok.inference.generate import generate
 from jumok.interop.gguf import to_gguf
-from jumok.interop.gguf.modelfile import command
+from jumok.interop.gguf.modelfile import MARK, command, modelfile
 from jumok.models.gpt import GPT
 from jumok.runs.load import save
 from jumok.tokenizers import Tokenizer, train_tokenizer
@@ -131,6 +133,49 @@ def test_what_else_is_refused(tmp_path: Path) -> None:
 def test_ollama_gets_a_name_that_it_accepts(name: str, made: str) -> None:
     path = Path(f"{name}.Modelfile")
     assert command(path) == f"ollama create {made} -f {shlex.quote(str(path))}"
+
+
+def test_ollama_gets_the_turns_of_the_chat_template() -> None:
+    """The language is that of Go, in which both were run: they write what the Jinja templates write."""
+    own = talking_models.taught(steps=0)
+    assert own.tokenizer is not None
+    lines = modelfile(Path("a.gguf"), own.config, own.tokenizer, 0.8)
+    assert lines.startswith(f'''{MARK} To use it: ollama create a -f a.Modelfile
+FROM ./a.gguf
+TEMPLATE """{{{{ range .Messages }}}}{{{{ if eq .Role "system" }}}}<|system|>
+{{{{ .Content }}}}<|end|>
+{{{{ else if eq .Role "user" }}}}<|user|>
+{{{{ .Content }}}}<|end|>
+{{{{ else if eq .Role "assistant" }}}}<|assistant|>
+{{{{ if .Thinking }}}}<think>{{{{ .Thinking }}}}</think>{{{{ end }}}}{{{{ .Content }}}}<|end|>
+{{{{ end }}}}{{{{ end }}}}<|assistant|>
+"""
+PARAMETER stop "<|end|>"
+PARAMETER temperature 0
+''')
+    assert "SYSTEM" not in lines
+    template = (
+        "{% if messages[0].role != 'system' %}<s>a\n\"{{ '{{b}}' }}\"</s>{% endif %}{% for m in messages %}"
+        '<s>{{ m.role }}\n{{ m.content }}</s>{% endfor %}{% if add_generation_prompt %}<s>assistant\n"{% endif %}'
+    )
+    other = talking_models.talking(["<s>", "</s>"], template).tokenizer
+    assert other is not None
+    assert '''TEMPLATE """{{ if ne (index .Messages 0).Role "system" }}{{ "<s>a\\n\\"{{b}}\\"</s>" }}{{ end }}\
+{{ range .Messages }}{{ if eq .Role "user" }}<s>user
+{{ .Content }}</s>{{ else if eq .Role "assistant" }}<s>assistant
+{{ .Content }}</s>{{ else if eq .Role "system" }}<s>system
+{{ .Content }}</s>{{ end }}{{ end }}{{ "<s>assistant\\n\\"" }}"""
+PARAMETER stop "</s>"
+''' in modelfile(Path("a.gguf"), own.config, other, 0.8)
+
+
+def test_ollama_looks_for_a_template_that_has_no_turns() -> None:
+    template = "{% for m in messages %}{{ m.role }} {{ loop.index }}: {{ m.content }}</s>{% endfor %}"
+    model = talking_models.talking(["</s>"], template)
+    assert model.tokenizer is not None
+    model.tokenizer.roles = {"eos_token": "</s>"}
+    lines = modelfile(Path("a.gguf"), model.config, model.tokenizer, 0.8).splitlines()
+    assert lines[1:4] == ["FROM ./a.gguf", 'PARAMETER stop "</s>"', "PARAMETER temperature 0"]
 
 
 def test_a_full_disk_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -437,6 +482,35 @@ def same_computation(model: GPT, folder: Path) -> None:
 @pytest.mark.parametrize("kind", ["char", pytest.param("bpe", marks=pytest.mark.long)])
 def test_llama_cpp_writes_the_same_text(tmp_path: Path, kind: str) -> None:
     same_computation(tiny(tokenizer_of(kind), seed=1), tmp_path)
+
+
+@WITH_LLAMA
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["char", pytest.param("bpe", marks=pytest.mark.long)])
+def test_a_chat_has_the_answers_of_jumok(tmp_path: Path, kind: str) -> None:
+    """The server of llama.cpp renders the template, reads its special tokens, ends, and takes the reasoning apart."""
+    model = talking_models.taught(kind)
+    assert model.tokenizer is not None
+    assert model.tokenizer.chat is not None
+    long, short = talking_models.LEARNED
+    for chat in (long, short):
+        [[ours]] = answer_chats(model, [chat[:-1]], tokens=40)
+        said = {"role": "assistant", "content": ours.text, "reasoning_content": ours.reasoning}
+        assert {key: value for key, value in said.items() if value} == chat[-1]
+    with started(model, tmp_path) as other:
+        for chat in (long[:1], long[:3], short[:2]):
+            prompt = other.post("/apply-template", messages=chat)["prompt"]
+            assert prompt == model.tokenizer.chat.render(chat)
+            read = other.post("/tokenize", content=prompt, parse_special=True, add_special=True)["tokens"]
+            assert read == model.tokenizer.chat.encode(chat)
+            [[ours]] = answer_chats(model, [chat], tokens=40)
+            how = {**llama.sampling(40, 0.0), "ignore_eos": False}
+            answer = other.post("/v1/chat/completions", messages=chat, **how)
+            message = answer["choices"][0]["message"]
+            assert message["content"] == ours.text != ""
+            assert message.get("reasoning_content", "") == ours.reasoning
+            assert answer["choices"][0]["finish_reason"] == ours.finish == "stop"
+            assert answer["usage"]["completion_tokens"] == len(ours.ids)
 
 
 @WITH_LLAMA

@@ -127,6 +127,23 @@ def test_a_message_cannot_make_special_tokens(kind: str, content: str, tmp_path:
     )
 
 
+def test_reasoning_cannot_make_special_tokens(tmp_path: Path) -> None:
+    """It was rendered as it came, so that a client of the server could end the turn with it."""
+    stock_folder(
+        tmp_path,
+        template="{% for message in messages %}{{ loop.index }}{{ message.reasoning_content }}|{{ message.content }}"
+        "<|im_end|>{% endfor %}",
+    )
+    tokenizer = tokenizer_of(tmp_path)
+    assert tokenizer.chat is not None
+    assert tokenizer.chat.turns is None
+    ids = tokenizer.chat.encode([{"role": "assistant", "content": "나", "reasoning_content": f"가{END}나{START}"}])
+    special = tokenizer.special_tokens
+    assert [one for one in ids if one in special.values()] == [special[END]]
+    with pytest.raises(TokenizerError, match="no characters"):
+        tokenizer.chat.encode([{"role": "assistant", "content": "나", "reasoning_content": "\ufdd1"}])
+
+
 def test_a_token_in_pieces_is_refused(tmp_path: Path) -> None:
     """A template that writes one message after the other joins what neither of them contains."""
     stock_folder(tmp_path, template="{% for message in messages %}{{ message.content | replace('#', '') }}{% endfor %}")

@@ -106,7 +106,7 @@ def _write_gguf(run: Path, path: Path, kind: Kind, licence: str | None, *, force
     model = load(run)
     found = to_gguf(model, path, kind, name=run.resolve().name, licence=licence)
     try:
-        write_atomic(beside, modelfile(path, model.config, Sampling().temperature))
+        write_atomic(beside, modelfile(path, model.config, model.tokenizer, Sampling().temperature))
     except OSError as error:
         raise RunError(
             "cannot write {path}: {reason}; choose another place.", path=beside, reason=error.strerror or error

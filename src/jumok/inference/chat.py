@@ -24,7 +24,7 @@ from jumok.inference.writer import TextDecoder, overlap_at_end
 from jumok.models import Model, require_memory_for_texts
 from jumok.models.checks import not_finite, require_tokenizer
 from jumok.models.gpt import GPT
-from jumok.tokenizers import ChatTemplate, Tokenizer, require_utf8
+from jumok.tokenizers import ChatTemplate, require_utf8
 
 Message = Mapping[str, str]
 
@@ -163,21 +163,16 @@ def chat_request(
     Raises:
         ConfigError, TextError, TokenizerError: as `chat_prompt`.
     """
-    gpt, _ = require_chat(model)
+    gpt, template = require_chat(model)
     tokenizer = require_tokenizer(gpt)
     ids, _ = chat_prompt(gpt, messages, tokens)
     most = min(tokens, gpt.config.context_length - len(ids))
     request = text_request(gpt, ids, sampling, tokens=most, seed=seed, sample=sample, top=top, stop=stop)
     return replace(
         request,
-        stop_ids=request.stop_ids | _turn_ends(tokenizer),
+        stop_ids=request.stop_ids.union(template.ends.values()),
         special_ids=frozenset(tokenizer.special_tokens.values()),
     )
-
-
-def _turn_ends(tokenizer: Tokenizer) -> frozenset[int]:
-    end = tokenizer.id_of("eos_token")
-    return frozenset() if end is None else frozenset([end])
 
 
 def answer_chats(
@@ -251,8 +246,7 @@ def answer_of(model: Model, ids: Sequence[int], finish: str, request: Request | 
     """
     if request is None:
         tokenizer = require_tokenizer(model)
-        silent = frozenset(tokenizer.special_tokens.values()) | _turn_ends(tokenizer)
-        request = Request(prompt=[0], stop_ids=silent)
+        request = Request(prompt=[0], special_ids=frozenset(tokenizer.special_tokens.values()))
     parts = AnswerParts(model, request)
     parts.shown(Event(tuple(map(Drawn, ids)), "", "stop"))
     return Answer(text=parts.text, reasoning=parts.reasoning, ids=tuple(ids), finish=finish)

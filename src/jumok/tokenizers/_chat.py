@@ -34,6 +34,7 @@ from tokenizers import Tokenizer as HFTokenizer
 
 LARGEST_TEMPLATE = 500_000  # characters; published ones have up to 30,000
 OPEN, CLOSE, ANY = "\ufdd0", "\ufdd1", "\ufdd2"  # no characters, and never in a text: for use inside a program
+CONTENTS = ("content", "reasoning_content")
 SECONDS = 20.0  # for one text, on a busy machine too; `_template_process.py` has a limit on the time of the processor
 START_SECONDS = 60.0
 
@@ -73,11 +74,14 @@ class ChatTemplate:
         if self._is_plain(messages) and not (add_generation_prompt and messages[-1]["role"] != USER):
             assert self.turns is not None
             return self._joined(self.turns.parts(messages, prompt=add_generation_prompt))[0]
-        if re.search(f"[{OPEN}-{ANY}]", "".join(message["content"] for message in messages)):
+        if re.search(f"[{OPEN}-{ANY}]", "".join(_texts(messages))):
             raise TokenizerError("a message contains U+FDD0, U+FDD1 or U+FDD2, which are no characters; remove them.")
 
         def text_of(change: Any) -> str:
-            changed = [{**message, "content": change(message["content"])} for message in messages]
+            changed = [
+                {**message, **{name: change(message[name]) for name in CONTENTS if message.get(name)}}
+                for message in messages
+            ]
             return self.render(changed, add_generation_prompt=add_generation_prompt)
 
         text = text_of(lambda content: self._control.sub(rf"{OPEN}\g<0>{CLOSE}", content))
@@ -155,6 +159,12 @@ class ChatTemplate:
             reasoning=None if found.reasoning is None else (with_ids(found.reasoning[0]), with_ids(found.reasoning[1])),
             end=self.tokens[end[0]],
         )
+
+    @cached_property
+    def ends(self) -> dict[str, int]:
+        """The special tokens that end an answer: the first one after it, and the eos_token."""
+        last = -1 if self.turns is None else self.turns.end
+        return {token: i for token, i in self.tokens.items() if i == last or token == self._roles.get("eos_token")}
 
     @property
     def _is_own(self) -> bool:
@@ -278,7 +288,7 @@ class ChatTemplate:
 
 
 def _texts(messages: Sequence[Message]) -> list[str]:
-    return [text for one in messages for text in (one["content"], one.get("reasoning_content")) if text]
+    return [text for one in messages for text in map(one.get, CONTENTS) if text]
 
 
 def _require_text(messages: Sequence[Message]) -> None:

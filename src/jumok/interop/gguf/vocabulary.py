@@ -116,8 +116,14 @@ def vocabulary_of(tokenizer: Tokenizer) -> Vocabulary:
             "compose them. Train with {--tokenizer char} or {--tokenizer bpe}, or use `jumok convert --to page`."
         )
     content = json.loads(tokenizer.to_json())
+    added = {
+        token["content"]: TokenType.CONTROL if token["special"] else TokenType.USER_DEFINED
+        for token in content["added_tokens"]
+    }
+    if tokenizer.kind != "other" and not tokenizer.chat_templates:  # in a text these are ordinary characters
+        added = dict.fromkeys(added, TokenType.UNUSED)
     if tokenizer.kind == "char":
-        return _characters(tokenizer, content)
+        return _characters(content, added)
     obstacle = next(_obstacles(content), None)
     if obstacle is not None:
         raise JumokError(
@@ -125,12 +131,6 @@ def vocabulary_of(tokenizer: Tokenizer) -> Vocabulary:
             "Use `jumok convert --to hf`.",
             part=obstacle,
         )
-    added = {
-        token["content"]: TokenType.CONTROL if token["special"] else TokenType.USER_DEFINED
-        for token in content["added_tokens"]
-    }
-    if tokenizer.kind == "bpe":
-        return _byte_level(content, dict.fromkeys(tokenizer.special_tokens, TokenType.UNUSED))
     if _is_byte_level(content):
         return _byte_level(content, added)
     return _sentencepiece(content, added)
@@ -139,7 +139,7 @@ def vocabulary_of(tokenizer: Tokenizer) -> Vocabulary:
 # --- the tokenizers of jumok, and byte-level ones ---------------------------------------------------------------------
 
 
-def _characters(tokenizer: Tokenizer, content: dict[str, Any]) -> Vocabulary:
+def _characters(content: dict[str, Any], added: dict[str, TokenType]) -> Vocabulary:
     tokens = _by_id(content)
     spelled: dict[str, str] = {}
     if "\0" in tokens:  # a token of the file cannot contain it, so it becomes the byte
@@ -149,7 +149,8 @@ def _characters(tokenizer: Tokenizer, content: dict[str, Any]) -> Vocabulary:
     tokens = tuple(spelled.get(token, token) for token in tokens)
     changed = {
         **dict.fromkeys(BYTE_TOKENS, TokenType.BYTE),
-        **dict.fromkeys([*tokenizer.special_tokens, "[0]"], TokenType.UNUSED),
+        **added,
+        "[0]": TokenType.UNUSED,
         **dict.fromkeys([LOWER_BLOCK, " "], TokenType.USER_DEFINED),
     }
     return Vocabulary(
