@@ -24,6 +24,7 @@ from jumok.text import Table, Text
 from jumok.training import start
 from jumok.training.parallel import ProcessGroup, process_group
 from jumok.training.trainer import Trainer
+from talks import talks
 
 Work = Callable[[ProcessGroup], object]
 # Steps and nothing else; one passes over batches of a few short rows, so that some ranks have no row of a part.
@@ -82,7 +83,8 @@ def exact_norm(self: RMSNorm, x: Tensor) -> Tensor:
 
 def begin(out: Path, group: ProcessGroup | None = None, *, task: str = "lm", **settings: Any) -> Trainer:
     """A small run without dropout, whose batches have parts with fewer rows than processes."""
-    given = {**SMALL, "task": task, **settings}
+    longer = {"context_length": 48} if task == "chat" else {}
+    given = {**SMALL, "task": task, **longer, **settings}
     return Trainer.start(out, material(task), **given, device="cpu", group=group)
 
 
@@ -111,6 +113,8 @@ def material(task: str) -> Text | Table:
     """Something to learn, with rows of very different lengths."""
     if task in ("lm", "mlm"):
         return reader.from_string("".join(stories.write(12_000, seed=1)))
+    if task == "chat":
+        return talks()
     return reader.from_rows(("text", "label") if task == "classify" else ("source", "target"), list(rows(task)))
 
 

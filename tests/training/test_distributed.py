@@ -38,6 +38,7 @@ pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="the processes o
     ("count", "task"),
     [
         (2, "seq2seq"),
+        (2, "chat"),
         *(pytest.param(2, task, marks=pytest.mark.long) for task in ("lm", "mlm", "classify")),
         pytest.param(4, "seq2seq", marks=pytest.mark.long),
     ],

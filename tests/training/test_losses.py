@@ -15,11 +15,13 @@ from torch.nn import functional as F
 from conftest import TINY, loss_of
 from jumok.config import BERTConfig, GPTConfig, ModelConfig
 from jumok.config.features import kind_name
+from jumok.data.packing import PADDING
 from jumok.models import Model
 from jumok.models.losses import IGNORED
 from jumok.runs.events import Step
 from jumok.text import Table, Text, from_rows
 from jumok.training.trainer import Trainer
+from talks import talks
 
 WIDE = {"context_length": 48, "batch_size": 4, "dropout": 0.0, "attention_dropout": 0.0}
 # Settings by what is trained, and what rows are filled up with, tensor by tensor.
@@ -31,6 +33,7 @@ CASES: dict[str, tuple[type[ModelConfig] | None, dict[str, Any], tuple[int, ...]
     "classify, lm_weight": (GPTConfig, {"task": "classify", "lm_weight": 0.7}, (0, 0, 0)),
     "classify, class_weights": (GPTConfig, {"task": "classify", "lm_weight": 0.7, "class_weights": True}, (0, 0, 0)),
     "seq2seq": (None, {"task": "seq2seq"}, (IGNORED, IGNORED)),
+    "chat": (None, {"task": "chat"}, (0, IGNORED, PADDING)),
     "seq2seq, smoothed": (None, {"task": "seq2seq", "label_smoothing": 0.1}, (IGNORED, IGNORED)),
 }
 
@@ -56,6 +59,8 @@ def begin(tmp_path: Path, story_text: Text) -> Callable[..., Trainer]:
         source: Text | Table = story_text
         if settings["task"] in ("classify", "seq2seq"):
             source = rows(("text", "label") if settings["task"] == "classify" else ("source", "target"))
+        elif settings["task"] == "chat":
+            source = talks()
         all_tokens = {"token_dropout": 0.0} if settings["task"] == "classify" else {}
         settings = {**TINY, **WIDE, **all_tokens, "clip": 0.0, **settings, **changes}
         trainer = Trainer.start(

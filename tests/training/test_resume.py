@@ -43,7 +43,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory, tales: str) -> Finished:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("task", ["mlm", "classify", "seq2seq"])
+@pytest.mark.parametrize("task", ["mlm", "classify", "seq2seq", "chat"])
 def test_a_stopped_run_of_each_task_ends_in_the_same_bits(tmp_path: Path, task: str) -> None:
     """Also where a step takes several passes, each with a dropout of its own."""
     settings = {"task": task, "steps": 5, "dropout": 0.1, "val": 0.2, "eval_every": 2, "sample_tokens": 4}

@@ -21,6 +21,7 @@ from jumok.text import Text, from_rows, from_string
 from jumok.training.tasks.task import Baseline, error_of_share
 from jumok.training.trainer import Trainer
 from jumok.training.verdict import judge
+from talks import talks
 
 Start = Callable[..., Trainer]
 BIGRAM = (Baseline("nats_per_char", 3.0, "a bigram", "{value:.3f} nats/char"),)
@@ -120,6 +121,7 @@ PAIRS = from_rows(("source", "target"), [(f"{n % 10}", "영일이삼사오육칠
         ("classify", TABLE, {}, "always the most frequent label"),
         ("classify", TABLE, {"class_weights": True}, "the shares of the labels"),
         ("seq2seq", PAIRS, {}, "always the most frequent answer"),
+        ("chat", talks(), {"context_length": 64}, "the answer to the nearest question"),
     ],
 )
 def test_every_task_has_a_baseline(task: str, source: Any, settings: Any, said: str, tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ OPTIONS = {
     "mlm": READING,
     "classify": ("text", "label", "encoding"),
     "seq2seq": ("source", "target", "encoding", "beam"),
+    "chat": ("encoding",),
 }
 PER_CHARACTER = {"nats_per_char", "bits_per_char", "bits_per_byte"}
 # Figures in the table of several models. Those of tokens are left out: models may have different tokenizers.
@@ -30,8 +31,18 @@ COMPARED = {
     "mlm": ("nats_per_hidden_token", "accuracy"),
     "classify": ("accuracy", "f1_macro", "loss"),
     "seq2seq": ("exact_match", "chrf", "bleu"),
+    "chat": ("nats_per_char", "exact_match", "checks"),
 }
-ONLY_JSON = {"confusion", "f1", "labels", "seen_in_training", "lost_example", "lower_bound"}  # not in the table of one
+BASELINES = ("baseline", "nearest")  # before the names of figures
+ONLY_JSON = {
+    "skills",
+    "confusion",
+    "f1",
+    "labels",
+    "seen_in_training",
+    "lost_example",
+    "lower_bound",
+}  # not in the table of one
 
 
 @click.command(
@@ -44,6 +55,7 @@ ONLY_JSON = {"confusion", "f1", "labels", "seen_in_training", "lost_example", "l
     jumok evaluate runs/reviews test.tsv
     jumok evaluate runs/reviews others.csv --text review --label stars
     jumok evaluate runs/chat pairs.tsv --beam 4
+    jumok evaluate runs/talk talk.jsonl
     jumok evaluate runs/char runs/bpe models/kogpt2 other.txt
     """,
 )
@@ -67,19 +79,23 @@ def evaluate(run: Path, texts: tuple[str, ...], device: str, as_json: bool, quie
 
     A language model predicts each character once, with the text before it as context. A masked language model predicts
     15% of the tokens, always the same ones. A classifier is compared with the labels of a table, and an encoder-decoder
-    with its targets. Figures per character and per byte are comparable across tokenizers; figures per token are not.
-    Where a tokenizer loses more than 0.1% of the characters (unknown words, capitals, spaces), figures per character
-    are left out; --allow-lossy shows them as lower bounds.
+    with its targets. If a table begins with a conversation, a GPT with a chat template answers, and is compared with
+    the right answers, by their checks where there are some. Figures per character and per byte are comparable across
+    tokenizers; figures per token are not. Where a tokenizer loses more than 0.1% of the characters (unknown words,
+    capitals, spaces), figures per character are left out; --allow-lossy shows them as lower bounds.
     Baselines are fitted to the training part of the run. A notice appears if the run was trained on the same data.
 
     A RUN is a run folder or a transformers model folder. Several, all for the same task, are compared in one table.
     """
     from jumok.device import choose_device
+    from jumok.text.conversations import are_conversations
 
     runs, given = _split_runs(run, texts)
     if not given:
         raise click.UsageError(tr("Missing argument 'TEXT...': every argument is the folder of a model."))
     task = _task_of_all(runs)
+    if task == "lm" and not flags["column"] and are_conversations(given):
+        task = "chat"
     known = (*READING, *COLUMN_NAMES, "beam", "allow_lossy")
     require_options(run, (name for name in known if flags[name] not in (None, False)), OPTIONS[task])
     place, several = str(choose_device(device)), len(runs) > 1
@@ -177,8 +193,7 @@ def _row(run: Path, material: Any, device: str, flags: Mapping[str, Any]) -> dic
     figures: dict[str, Any] = {}
     for name, value in dataclasses.asdict(measured).items():
         figures[name] = value
-        if (baseline := f"baseline_{name}") in comparison:
-            figures[baseline] = comparison[baseline]
+        figures |= {one: comparison[one] for kind in BASELINES if (one := f"{kind}_{name}") in comparison}
     return {
         "run": str(run),
         "parameters": model.parameter_count(),
@@ -227,7 +242,7 @@ def _training_data(comparison: Mapping[str, Any]) -> Iterator[str]:
 
 def _show_one(figures: dict[str, Any], as_json: bool) -> None:
     """Print a line for each figure of a model."""
-    from jumok.cli.console.tables import show_figures
+    from jumok.cli.console.tables import show_figures, show_skills
 
     if as_json:
         print_json(figures)
@@ -236,11 +251,13 @@ def _show_one(figures: dict[str, Any], as_json: bool) -> None:
     if not shown.get("lost_chars"):
         shown.pop("lost_chars", None)
     show_figures(shown | _lower_bounds(figures))
+    if skills := figures.get("skills"):
+        show_skills({"": skills})
 
 
 def _show_several(task: str, models: Sequence[dict[str, Any]], as_json: bool) -> None:
     """Print a line for each model."""
-    from jumok.cli.console.tables import show_models
+    from jumok.cli.console.tables import show_models, show_skills
 
     rows = []
     for model in models:
@@ -253,6 +270,8 @@ def _show_several(task: str, models: Sequence[dict[str, Any]], as_json: bool) ->
     else:
         shown = [row | _lower_bounds(row) for row in rows]
         show_models(shown, ("parameters", *COMPARED[task], "tokens_per_second"))
+        if any(row.get("skills") for row in shown):
+            show_skills({row["name"]: row["skills"] for row in shown})
 
 
 def _lower_bounds(figures: Mapping[str, Any]) -> dict[str, str]:

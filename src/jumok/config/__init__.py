@@ -33,7 +33,7 @@ from jumok.config._size import (
     matrices,
     stacks,
 )
-from jumok.config._tasks import TASK_CONFIGS, ClassifyConfig, LMConfig, MLMConfig, Seq2SeqConfig, TaskConfig
+from jumok.config._tasks import TASK_CONFIGS, ChatConfig, ClassifyConfig, LMConfig, MLMConfig, Seq2SeqConfig, TaskConfig
 from jumok.config._training import SHARED_DEFAULTS, Attention, Precision, TrainConfig, task_fields
 from jumok.config._variant import GPTVariantConfig
 
@@ -45,6 +45,7 @@ __all__ = [
     "Attention",
     "BERTConfig",
     "BlockConfig",
+    "ChatConfig",
     "ClassifyConfig",
     "EncoderDecoderConfig",
     "Frame",

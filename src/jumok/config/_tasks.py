@@ -13,6 +13,7 @@ from jumok.config._gpt import GPTConfig, RungConfig
 from jumok.config._model import ModelConfig
 from jumok.config._variant import GPTVariantConfig
 from jumok.errors import ConfigError
+from jumok.text.conversations import COLUMNS
 
 Defaults = Mapping[str, Any]
 
@@ -132,6 +133,16 @@ class Seq2SeqConfig(TaskConfig):
     )
 
 
+@dataclass(frozen=True, kw_only=True)
+class ChatConfig(TaskConfig):
+    """Answer in conversations."""
+
+    name = "chat"
+    kinds = (GPTConfig, GPTVariantConfig)
+    columns = COLUMNS
+    defaults: ClassVar[Defaults] = {"passes": 4.0}
+
+
 TASK_CONFIGS: dict[str, type[TaskConfig]] = {
-    kind.name: kind for kind in (LMConfig, MLMConfig, ClassifyConfig, Seq2SeqConfig)
+    kind.name: kind for kind in (LMConfig, MLMConfig, ClassifyConfig, Seq2SeqConfig, ChatConfig)
 }

@@ -49,7 +49,9 @@ class TrainConfig:
     """
 
     task: TaskConfig = setting(
-        "lm", "lm (next token), mlm (masked tokens), classify (labels of texts) or seq2seq (pairs of texts)"
+        "lm",
+        "lm (next token), mlm (masked tokens), classify (labels of texts), seq2seq (pairs of texts) or chat "
+        "(conversations)",
     )
     steps: int | None = setting(None, "length of the run in optimizer steps", 1, MOST, may_change="with a stage")
     minutes: float | None = setting(
@@ -57,7 +59,7 @@ class TrainConfig:
     )
     passes: float = setting(
         None,
-        "maximum passes over the text in a run by minutes (of at least 500 steps, lm 200); 0: no maximum",
+        "maximum passes over the text in a run by minutes (of at least 500 steps, lm and chat 200); 0: no maximum",
         0,
         MOST,
         may_change="with a stage",

@@ -59,6 +59,32 @@ class Batches:
         return int(self._starts[place])
 
 
+class RowBatches:
+    """Batches of equally many rows. Each epoch visits all rows once, in random order; a batch may end one and begin
+    the next.
+
+    Args:
+        count: of rows. batch_size: B. seed: of the orders.
+    """
+
+    def __init__(self, count: int, batch_size: int, seed: int) -> None:
+        self.count, self.batch_size, self.seed = count, batch_size, seed
+        self._epoch = -1
+        self._order: NDArray[np.int64] = np.empty(0, np.int64)
+
+    def rows(self, number: int) -> list[int]:
+        """Return the row numbers of batch `number`, counted from 0."""
+        first = number * self.batch_size
+        return [self._row(i) for i in range(first, first + self.batch_size)]
+
+    def _row(self, index: int) -> int:
+        epoch, place = divmod(index, self.count)
+        if epoch != self._epoch:
+            self._order = random_for(Purpose.ORDER, self.seed, epoch).permutation(self.count)
+            self._epoch = epoch
+        return int(self._order[place])
+
+
 # --- rows of different lengths ---
 
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from typing import overload
+from typing import Any, overload
 
 from jumok.config import TASK_CONFIGS
 from jumok.config.features import task_of
 from jumok.errors import ConfigError
+from jumok.evaluation.chat import ChatEvaluation, evaluate_chat
 from jumok.evaluation.classification import ClassEvaluation, evaluate_classes
 from jumok.evaluation.language_model import TextEvaluation, evaluate_text
 from jumok.evaluation.masked import MaskedEvaluation, evaluate_masked
@@ -18,6 +19,7 @@ from jumok.models.bert import BERT
 from jumok.models.encoder_decoder import EncoderDecoder
 from jumok.models.gpt import GPT
 from jumok.text import Given, Table, Text, from_rows, material_of, with_columns
+from jumok.text.conversations import COLUMNS, are_conversations
 
 
 @overload
@@ -44,7 +46,7 @@ def evaluate(
     columns: Sequence[str] | None = None,
     stride: int | None = None,
     allow_lossy: bool = False,
-) -> TextEvaluation | ClassEvaluation: ...
+) -> TextEvaluation | ClassEvaluation | ChatEvaluation: ...
 
 
 def evaluate(
@@ -55,16 +57,16 @@ def evaluate(
     stride: int | None = None,
     beam: int | None = None,
     allow_lossy: bool = False,
-) -> TextEvaluation | MaskedEvaluation | ClassEvaluation | PairEvaluation:
+) -> TextEvaluation | MaskedEvaluation | ClassEvaluation | PairEvaluation | ChatEvaluation:
     """Return how good a model is, by figures of its kind.
 
     >>> jumok.evaluate(model, Path("other.txt")).nats_per_char
 
     Args:
         model: with its tokenizer, as `jumok.load` returns it. A GPT predicts each token of a text
-            (`jumok.evaluate`), a BERT predicts masked tokens of it (`jumok.evaluation.masked`); a classifier is held
-            against the labels of a table (`jumok.predict`), an encoder–decoder against its targets
-            (`jumok.evaluation.seq2seq`).
+            (`jumok.evaluate`), or answers conversations (`jumok.evaluation.chat`); a BERT predicts masked tokens of a
+            text (`jumok.evaluation.masked`); a classifier is held against the labels of a table (`jumok.predict`), an
+            encoder–decoder against its targets (`jumok.evaluation.seq2seq`).
         material: a text or a table. A string is the text itself, a `Path` a file; or what `jumok.text` has read. For a
             classifier and an encoder–decoder also rows: [("정말 재미있어요", "좋음"), ...].
         columns: of a table at a path, the two to read [text and label; source and target].
@@ -77,6 +79,8 @@ def evaluate(
         JumokError: the model's numbers are not finite.
     """
     task = task_of(model.config)
+    if task == "lm" and columns is None and _is_chat(material):
+        task = "chat"
     for name, value, wanted in (
         ("stride", stride, "lm"),
         ("beam", beam, "seq2seq"),
@@ -92,6 +96,8 @@ def evaluate(
     found = material_of(with_columns(material, columns, names), names)
     if isinstance(model, EncoderDecoder):
         return evaluate_pairs(model, _table(found, names), beam=beam or 1)
+    if task == "chat":
+        return evaluate_chat(model, _table(found, names))
     if names:
         return evaluate_classes(model, _table(found, names))
     if isinstance(found, Table):
@@ -99,6 +105,13 @@ def evaluate(
     if isinstance(model, BERT):
         return evaluate_masked(model, found)
     return evaluate_text(model, found, stride=stride, allow_lossy=allow_lossy)
+
+
+def _is_chat(material: Any) -> bool:
+    """Return whether a material for a GPT is conversations."""
+    if isinstance(material, Table):
+        return set(COLUMNS) <= set(material.columns)
+    return isinstance(material, os.PathLike) and are_conversations([material])
 
 
 def columns_of(task: str) -> tuple[str, ...]:

@@ -20,9 +20,11 @@ preferences has `chosen` and `rejected` instead of the answer.
 from __future__ import annotations
 
 import json
+import os
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -102,6 +104,21 @@ def read_preferences(paths: Sequence[str | Path] | str | Path, *, encoding: str 
         TextError: as `read_conversations`.
     """
     return _read(paths, encoding, PREFERENCE_COLUMNS, (("chosen", "rejected"),), _preference, _KNOWN_PREFERENCES)
+
+
+def are_conversations(paths: Sequence[str | os.PathLike[str]]) -> bool:
+    """Return whether some inputs are tables, the first of which begins with a conversation; and no column is `text`.
+
+    Standard input is not read. What cannot be read is no conversation: its reader tells what is wrong.
+    """
+    names = [os.fspath(path) for path in paths]
+    if not names or not all(name.lower().endswith((*TABLES, ".json")) for name in names):
+        return False
+    with suppress(TextError):
+        for table in Inputs(names[:1], None, tables_only=True, table=True):
+            columns = {str(name).lower() for name in next(_rows(table, _KNOWN), (None, ()))[1]}
+            return "text" not in columns and any(columns >= set(form) for form in _FORMATS)
+    return False
 
 
 def from_conversations(rows: Iterable[Any], name: str = "<conversations>") -> Table:

@@ -37,6 +37,24 @@ def show_models(rows: Sequence[Mapping[str, Any]], figures: Sequence[str]) -> No
     Console().print(table)
 
 
+def show_skills(models: Mapping[str, Mapping[str, Mapping[str, float]]]) -> None:
+    """Print a line for each skill: how many answers are judged, and what share of them is right, in percent, by model.
+
+    Args:
+        models: by name, the figures of each skill as `jumok.evaluation.chat.Share` has them.
+    """
+    table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
+    table.add_column(tr("skill"))
+    table.add_column(tr("answers"), justify="right")
+    for name in models:
+        table.add_column(Text(name or tr("right, %")), justify="right")
+    for skill in dict.fromkeys(skill for shares in models.values() for skill in shares):
+        found = [shares.get(skill) for shares in models.values()]
+        cells = ["–" if one is None else f"{one['right']:.1%} ± {one['error']:.1%}".replace("%", "") for one in found]
+        table.add_row(Text(skill), f"{max(one['answers'] for one in found if one):,}", *cells)
+    Console().print(table)
+
+
 def show_candidates(masks: Sequence[Sequence[tuple[int, str, float]]]) -> None:
     """Print a row for each candidate of each mask. A token of white space is shown as a Python string."""
     table = Table(box=None, header_style="bold")

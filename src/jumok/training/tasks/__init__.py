@@ -9,6 +9,7 @@ from jumok.errors import JumokError
 from jumok.interop.huggingface.convert import is_hf
 from jumok.runs.config import training_of
 from jumok.runs.folder import RunFolder
+from jumok.training.tasks.chat import Chat
 from jumok.training.tasks.classify import Classification
 from jumok.training.tasks.language_modelling import LanguageModelling
 from jumok.training.tasks.masked import MaskedLanguageModelling
@@ -21,6 +22,7 @@ TASKS: dict[str, type[Task[Any]]] = {
     "mlm": MaskedLanguageModelling,
     "classify": Classification,
     "seq2seq": Seq2Seq,
+    "chat": Chat,
 }
 
 

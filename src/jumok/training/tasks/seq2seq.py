@@ -7,9 +7,8 @@ begins with [BOS], reads the target, and learns to predict the target and [EOS].
 
 from __future__ import annotations
 
-import json
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from functools import cached_property
 from typing import Any
 
@@ -19,9 +18,8 @@ from torch import Tensor
 
 from jumok.config import EncoderDecoderConfig, Seq2SeqConfig, TrainConfig
 from jumok.data.batches import LengthBatches
-from jumok.data.ids import REMEDY
 from jumok.data.rows import evenly_spread, load_rows, write_rows
-from jumok.errors import RunError, TextError, TokenizerError
+from jumok.errors import TextError, TokenizerError
 from jumok.evaluation.seq2seq import (
     COLUMNS,
     CodedPair,
@@ -35,7 +33,6 @@ from jumok.evaluation.seq2seq import (
     target_losses,
     whole_pairs,
 )
-from jumok.files import parse_json, write_atomic
 from jumok.inference.answer import answer_ids
 from jumok.inference.answer_search import Search
 from jumok.inference.requests import require_answering
@@ -47,6 +44,7 @@ from jumok.runs.folder import RunFolder
 from jumok.text import Table, Text
 from jumok.tokenizers import Tokenizer
 from jumok.training.tasks.material import Material, characters, presentable, repeated_rows, table_of
+from jumok.training.tasks.stored_rows import read_cells, write_cells
 from jumok.training.tasks.task import Baseline, Goal, TableTask, error_of_share
 
 SPECIAL_TOKENS = ("[PAD]", "[BOS]", "[EOS]")
@@ -86,7 +84,8 @@ class Seq2Seq(TableTask[EncoderDecoder]):
         assert isinstance(config.task, Seq2SeqConfig)
         self.sources = load_rows(folder.state / "train-source.npy", data["train_rows"])
         self.targets = load_rows(folder.state / "train-target.npy", data["train_rows"])
-        self.held_out = read_pairs(folder, data["val_rows"])
+        rows = read_cells(folder.state / HELD_OUT_FILE, data["val_rows"], len(COLUMNS))
+        self.held_out: list[Pair] = [(source, target) for source, target in rows]
         lengths = np.stack((self.sources.lengths, self.targets.lengths), axis=1)  # (rows, 2)
         tokens = config.batch_size * model.context_length
         self.batches = LengthBatches(lengths, tokens, config.seed, weights=self.targets.lengths)
@@ -170,7 +169,7 @@ class Seq2Seq(TableTask[EncoderDecoder]):
             for column in COLUMNS:
                 ids = (getattr(pair, column).astype(tokenizer.dtype) for pair in coded)
                 write_rows(folder.state / f"train-{column}.npy", ids, tokenizer.dtype)
-            write_pairs(folder, held_out)
+            write_cells(folder.state / HELD_OUT_FILE, held_out)
         table, given = table_of(material.source), sum(count or 0 for count in material.rows().values())
         return {
             **material.identity(),
@@ -373,34 +372,3 @@ def _nothing_to_learn(material: Material) -> TextError:
 
 def _tokens(pairs: list[CodedPair]) -> int:
     return sum(len(pair.source) + len(pair.target) for pair in pairs)
-
-
-def write_pairs(folder: RunFolder, pairs: Iterable[Pair]) -> None:
-    """Write one pair a line."""
-    lines = (json.dumps(pair, ensure_ascii=False) + "\n" for pair in pairs)
-    write_atomic(folder.state / HELD_OUT_FILE, "".join(lines))
-
-
-def read_pairs(folder: RunFolder, count: int) -> list[Pair]:
-    """Read the held-out pairs of a run.
-
-    Raises:
-        RunError: the file is missing, damaged, or does not hold `count` of them.
-    """
-    path = folder.state / HELD_OUT_FILE
-    try:
-        pairs = [_pair(line) for line in path.read_text(encoding="utf-8").split("\n")[:-1]]
-        if len(pairs) != count:
-            raise ValueError(f"{len(pairs):,} pairs, not {count:,}")
-    except (OSError, ValueError) as error:
-        raise RunError(
-            "{path}, the held-out pairs, cannot be read ({error}). {remedy}", path=path, error=error, remedy=tr(REMEDY)
-        ) from None
-    return pairs
-
-
-def _pair(line: str) -> Pair:
-    pair = parse_json(line)
-    if not (isinstance(pair, list) and len(pair) == 2 and all(isinstance(text, str) for text in pair)):
-        raise ValueError(f"{line[:40]!r} is no pair of texts")
-    return pair[0], pair[1]

@@ -1,0 +1,304 @@
+"""How well a model answers in conversations: the loss of the right answers, and greedy answers compared with them.
+
+    nats_per_char   sum of -ln p(token | all before it) over the tokens of the answers, their reasoning and the end of
+                    their turns, divided by the characters of answers and reasoning
+    loss_per_token  the same sum divided by the tokens
+    exact_match     share of the greedy answers that are the right one, character by character in NFC
+    checks          share of the greedy answers with a check that pass it (`jumok.evaluation.checks`)
+    skills          by the skill that conversations exercise: the share of right answers. Where answers of a
+                    conversation have checks, those are judged, by their checks; otherwise all, by exact match
+
+Each answer is written after the right messages before it, not after the model's own. Shares have standard errors.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import accumulate
+from typing import NamedTuple
+
+import numpy as np
+import torch
+
+from jumok.data.packing import PackedRows, Text
+from jumok.data.rows import evenly_spread
+from jumok.errors import TextError
+from jumok.evaluation.checks import passes
+from jumok.inference.chat import CHARACTERS_PER_TOKEN, answer_chats, chat_prompt, require_chat
+from jumok.models import Model
+from jumok.models.checks import require_finite
+from jumok.models.gpt import GPT, token_losses
+from jumok.models.losses import IGNORED, MOST_LOGITS
+from jumok.models.modes import eval_mode
+from jumok.text import Table
+from jumok.text.conversations import Message, checks_of, messages_of
+from jumok.text.hangul import nfc
+from jumok.tokenizers import ChatTemplate
+
+LARGEST_BATCH = 32  # rows
+
+
+@dataclass(frozen=True)
+class Share:
+    """answers: that were judged. right: the share of them that is right. error: its standard error."""
+
+    answers: int
+    right: float
+    error: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChatEvaluation:
+    """How well a model answers; the head of this module defines the first five.
+
+    exact_match_error, checks_error: standard errors. rows: conversations that were read. left_out: those whose last
+    exchange is longer than the context, which were not. answers: that were written. chars: of the right answers.
+    tokens: of the conversations.
+    """
+
+    nats_per_char: float
+    loss_per_token: float
+    exact_match: float
+    exact_match_error: float
+    checks: float | None
+    checks_error: float | None
+    rows: int
+    left_out: int
+    answers: int
+    chars: int
+    tokens: int
+    skills: dict[str, Share] = field(default_factory=dict)
+
+
+def evaluate_chat(model: Model, table: Table, *, most_rows: int | None = None) -> ChatEvaluation:
+    """Compute the loss of the answers of conversations, and compare greedy answers with them.
+
+    Args:
+        model: a GPT with its tokenizer, which has a chat template; it runs where it is, in eval mode meanwhile.
+        table: of conversations, as `jumok.text.conversations` reads them.
+        most_rows: conversations whose answers are written, evenly spread; None: all.
+
+    Raises:
+        ConfigError: the model holds no conversations.
+        TextError: a column is missing, no conversation fits into the context, or a check cannot be used.
+        TokenizerError: the template refuses a conversation.
+        JumokError: the losses are not finite.
+    """
+    gpt, template = require_chat(model)
+    found = [encode_chat(template, messages, gpt.config.context_length) for messages in _conversations(table)]
+    places = [place for place, chat in enumerate(found) if chat is not None]
+    kept = [chat for chat in found if chat is not None]
+    if not kept:
+        raise TextError(
+            "none of the {count:,} conversations fits into the context of {context:,} tokens, not even with its last "
+            "question and answer alone; there is nothing to evaluate.",
+            count=len(table),
+            context=gpt.config.context_length,
+        )
+    nats, tokens = answer_nats(gpt, [chat.text for chat in kept])
+    chars = sum(chat.chars for chat in kept)
+    chosen = evenly_spread(len(kept), min(len(kept), most_rows or len(kept))).tolist()
+    skills, checks = table.column("skill"), table.column("checks")
+    questions = [
+        question
+        for chat in chosen
+        for question in questions_in(kept[chat].messages, skills[places[chat]], checks_of(checks[places[chat]]))
+    ]
+    longest = max(int(np.count_nonzero(kept[chat].text[1])) for chat in chosen)
+    written = greedy_answers(gpt, [question.before for question in questions], longest)
+    judged = judge(questions, written)
+    return ChatEvaluation(
+        nats_per_char=nats / chars,
+        loss_per_token=nats / tokens,
+        exact_match=judged.exact.right,
+        exact_match_error=judged.exact.error,
+        checks=judged.checked.right if judged.checked else None,
+        checks_error=judged.checked.error if judged.checked else None,
+        rows=len(kept),
+        left_out=len(found) - len(kept),
+        answers=len(questions),
+        chars=chars,
+        tokens=sum(len(chat.text[0]) for chat in kept),
+        skills=judged.skills,
+    )
+
+
+# --- conversations as ids ---------------------------------------------------------------------------------------------
+
+
+class CodedChat(NamedTuple):
+    """A conversation as ids, with what is to be predicted. messages: that are left of it."""
+
+    text: Text
+    messages: Sequence[Message]
+
+    def fits(self, context: int) -> bool:
+        """Return whether a model with this context reads it. The last id is no input."""
+        return len(self.text[0]) <= context + 1
+
+    @property
+    def chars(self) -> int:
+        """The characters of the answers and their reasoning."""
+        return sum(len(said(one)) for one in self.messages if one["role"] == "assistant")
+
+
+def encode_chat(template: ChatTemplate, messages: Sequence[Message], context: int) -> CodedChat | None:
+    """Return a conversation as ids; a long one without its first exchanges, but with its system message.
+
+    Returns:
+        None if its last exchange alone is too long.
+    """
+    first = int(messages[0]["role"] == "system")
+    starts = [*range(first, len(messages), 2)]  # of a question and its answer each
+    left = [*accumulate((len(one["content"]) for one in reversed(messages)), initial=0)]  # characters from the end
+    starts = [start for start in starts if left[len(messages) - start] <= CHARACTERS_PER_TOKEN * context] or starts[-1:]
+
+    def coded(start: int) -> CodedChat:
+        kept = [*messages[:first], *messages[start:]]
+        ids, answers = template.encode_whole(kept)
+        return CodedChat((np.array(ids, np.int64), np.array(answers, np.bool_)), kept)
+
+    chat = coded(starts[0])
+    if not chat.fits(context):  # lengths fall from start to start
+        place = bisect_left(starts, True, lo=1, key=lambda start: coded(start).fits(context))
+        chat = coded(starts[min(place, len(starts) - 1)])
+    return chat if chat.fits(context) else None
+
+
+def said(message: Message) -> str:
+    """Return the reasoning of a message, if it has any, and its text."""
+    return (message.get("reasoning_content") or "") + message["content"]
+
+
+def _conversations(table: Table) -> Iterator[Sequence[Message]]:
+    return map(messages_of, table.column("messages"))
+
+
+# --- the loss ---------------------------------------------------------------------------------------------------------
+
+
+def answer_losses(model: GPT, inputs: torch.Tensor, targets: torch.Tensor, segments: torch.Tensor) -> torch.Tensor:
+    """Return the cross-entropies of the tokens to be predicted, (N,). Arguments: of `PackedRows.batch`, (B, T) each."""
+    counted = targets != IGNORED  # (B, T)
+    hidden = model.hidden(inputs, segments=segments)[counted]  # (N, C)
+    return token_losses(hidden[None], model.head.weight, targets[counted][None])[0]
+
+
+@torch.inference_mode()
+def answer_nats(model: GPT, texts: Sequence[Text]) -> tuple[float, int]:
+    """Return the nats of all tokens of conversations that are to be predicted, and their number.
+
+    Raises:
+        JumokError: the loss is not finite.
+    """
+    length, device = model.config.context_length, model.token_embedding.weight.device
+    packed, nats = PackedRows.of(texts, length, IGNORED), 0.0
+    size = max(1, min(LARGEST_BATCH, MOST_LOGITS // (length * model.config.vocab_size)))
+    with eval_mode(model):
+        for rows in np.split(np.arange(len(packed.inputs)), range(size, len(packed.inputs), size)):
+            batch = (part.to(device) for part in packed.batch(rows.tolist(), length, IGNORED))
+            nats += float(answer_losses(model, *batch).cpu().sum(dtype=torch.float64))
+    require_finite(nats)
+    return nats, sum(int(np.count_nonzero(answers[1:])) for _, answers in texts)
+
+
+# --- answers ----------------------------------------------------------------------------------------------------------
+
+
+class Question(NamedTuple):
+    """A question of a conversation: the place of its answer, the check of it ("": none) and the skill.
+
+    counts: whether it is judged for its skill.
+    """
+
+    messages: Sequence[Message]
+    place: int
+    check: str
+    skill: str
+    counts: bool
+
+    @property
+    def before(self) -> Sequence[Message]:
+        """The messages before the answer."""
+        return self.messages[: self.place]
+
+    @property
+    def asked(self) -> str:
+        """The last message before the answer."""
+        return self.messages[self.place - 1]["content"]
+
+    @property
+    def right(self) -> Message:
+        """The right answer."""
+        return self.messages[self.place]
+
+    def is_right(self, answer: str) -> bool:
+        """Judge an answer: by the check, or else by exact match."""
+        return passes(self.check, answer) if self.check else self.is_exact(answer)
+
+    def is_exact(self, answer: str) -> bool:
+        """Return whether an answer is the right one, white space at both ends left aside."""
+        return nfc(answer).strip() == nfc(self.right["content"]).strip()
+
+
+def questions_in(messages: Sequence[Message], skill: str, checks: Sequence[str]) -> Iterator[Question]:
+    """Yield what a conversation asks, in order. checks: of all its answers, of which the first may be left out."""
+    places = [place for place, one in enumerate(messages) if one["role"] == "assistant"]
+    patterns = checks[len(checks) - len(places) :] if checks else [""] * len(places)
+    judged = any(patterns)
+    for place, check in zip(places, patterns, strict=True):
+        yield Question(messages, place, check, skill, counts=bool(check) or not judged)
+
+
+def greedy_answers(model: GPT, before: Sequence[Sequence[Message]], longest: int) -> list[str]:
+    """Return the greedy answers to conversations; "" where the last message leaves no room for one.
+
+    Args:
+        longest: tokens that a right answer has at most.
+    """
+    tokens = min(model.config.context_length, longest + longest // 2 + 1)
+    fitting = [place for place, messages in enumerate(before) if _fits(model, messages, tokens)]
+    answers = answer_chats(model, [before[place] for place in fitting], tokens=tokens)
+    found = [""] * len(before)
+    for place, [answer] in zip(fitting, answers, strict=True):
+        found[place] = answer.text
+    return found
+
+
+def _fits(model: GPT, messages: Sequence[Message], tokens: int) -> bool:
+    try:
+        chat_prompt(model, messages, tokens)
+    except TextError:
+        return False
+    return True
+
+
+class Judged(NamedTuple):
+    """How many answers are right: by exact match, by their checks (None: there are none), and by skill."""
+
+    exact: Share
+    checked: Share | None
+    skills: dict[str, Share]
+
+
+def judge(questions: Sequence[Question], answers: Sequence[str]) -> Judged:
+    """Compare answers with the right ones."""
+    pairs = list(zip(questions, answers, strict=True))
+    checked = [question.is_right(answer) for question, answer in pairs if question.check]
+    by_skill: dict[str, list[bool]] = {}
+    for question, answer in pairs:
+        if question.skill and question.counts:
+            by_skill.setdefault(question.skill, []).append(question.is_right(answer))
+    return Judged(
+        exact=_share([question.is_exact(answer) for question, answer in pairs]),
+        checked=_share(checked) if checked else None,
+        skills={skill: _share(by_skill[skill]) for skill in sorted(by_skill)},
+    )
+
+
+def _share(judged: Sequence[bool]) -> Share:
+    """Return the share of right answers with its standard error, that of a binomial distribution."""
+    share = sum(judged) / max(1, len(judged))
+    return Share(len(judged), share, (share * (1 - share) / max(1, len(judged))) ** 0.5)

@@ -1,0 +1,401 @@
+"""Answer in conversations: supervised fine-tuning (SFT), or training from the beginning.
+
+The model reads whole conversations and learns to predict the tokens of the answers, of their reasoning, and the ends of
+their turns; what others say is only read. Conversations are packed into rows of context_length, in which each attends
+to itself alone.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+from torch import Tensor
+
+from jumok.config import ChatConfig, TrainConfig
+from jumok.data.batches import RowBatches
+from jumok.data.packing import PackedRows
+from jumok.data.rows import evenly_spread
+from jumok.errors import TextError
+from jumok.evaluation.bigram import Bigram
+from jumok.evaluation.chat import (
+    CodedChat,
+    Question,
+    answer_losses,
+    encode_chat,
+    evaluate_chat,
+    judge,
+    questions_in,
+    said,
+)
+from jumok.evaluation.nearest import NearestQuestion
+from jumok.inference.chat import answer_chats
+from jumok.messages import message, tr
+from jumok.models import ModelConfig
+from jumok.models.gpt import GPT
+from jumok.models.losses import IGNORED
+from jumok.runs.folder import RunFolder
+from jumok.text import Table, Text
+from jumok.text.conversations import COLUMNS, checks_of, messages_of
+from jumok.tokenizers import ChatTemplate, Tokenizer, with_chat
+from jumok.training.tasks.language_modelling import NATS_PER_CHAR
+from jumok.training.tasks.material import Material, presentable, repeated_rows, table_of
+from jumok.training.tasks.stored_rows import Row, read_cells, write_cells
+from jumok.training.tasks.task import Baseline, Goal, TableTask, Task, error_of_share
+
+TRAIN, HELD_OUT = "train.jsonl", "val.jsonl"  # conversations in state/
+ANSWERED = 48  # held-out conversations whose answers a validation writes, at most
+ANSWERED_AT_THE_END = 192
+MOST_QUESTIONS = 50_000  # of the training part, evenly spread, among which the nearest one is looked for
+SHOWN = 9  # messages before the answer in a sample
+PROGRESS = 1_000  # conversations between two reports
+
+
+class Chat(Task[GPT]):
+    """Answer in conversations."""
+
+    config_type = ChatConfig
+    keys = frozenset(
+        [
+            "sources", "sha256", "val_sha256", "rows", "held_out_rows", "train_rows", "val_rows", "packed_rows",
+            "left_out", "cut", "train_tokens", "answer_tokens", "val_tokens", "failing", "baselines",
+        ]
+    )  # fmt: skip
+    use = message("Talk to the model:")
+    verb = "chat"
+    unit = "rows"
+    goal = Goal(figure="nats_per_char", unit=message("nats per character of the answers"))
+    loss_label = "nats/char"
+    least_steps = 200
+    predicts_next = True
+    fixed_shapes = True
+
+    def __init__(
+        self, folder: RunFolder, data: Mapping[str, Any], tokenizer: Tokenizer, model: ModelConfig, config: TrainConfig
+    ) -> None:
+        self.folder, self.data, self.tokenizer, self.model = folder, data, tokenizer, model
+        self.packed = PackedRows.load(folder.state, "train", data["packed_rows"])
+        self.held_out = read_cells(folder.state / HELD_OUT, data["val_rows"], len(COLUMNS))
+        self.batches = RowBatches(data["packed_rows"], config.batch_size, config.seed)
+        self.tokens_per_batch = max(1, config.batch_size * data["train_tokens"] // data["packed_rows"])
+        self.validation_tokens = data["val_tokens"]
+
+    # --- before the run -----------------------------------------------------------------------------------------------
+
+    @classmethod
+    def material(cls, source: Any, held_out: Any, val: float) -> Material:
+        """Take a table of conversations, of which the last ones are held out, or another table."""
+        material = super().material(source, held_out, val)
+        for part in (material.source, material.held_out):
+            if part is not None:
+                for column in COLUMNS:
+                    table_of(part).column(column)  # it may be missing
+        return material
+
+    @classmethod
+    def make_tokenizer(cls, material: Material, kind: str, options: Mapping[str, Any]) -> Tokenizer:
+        """Train a tokenizer on what is said in the training part."""
+        rows = table_of(material.source).rows[: material.cut]
+        return TableTask.train_on((said(one) for row in rows for one in messages_of(row[0])), kind, options)
+
+    @classmethod
+    def adapt_tokenizer(cls, tokenizer: Tokenizer) -> Tokenizer:
+        """Return the tokenizer with a chat template: its own, or that of jumok."""
+        return with_chat(tokenizer)
+
+    @classmethod
+    def derived_fields(
+        cls, material: Material, tokenizer: Tokenizer, inherited: Mapping[str, Any] | None = None
+    ) -> dict[str, Any]:
+        """Return no labels, also where the run begins with the parameters of a classifier."""
+        return {"labels": ()}
+
+    @classmethod
+    def prepare(
+        cls, folder: RunFolder, material: Material, tokenizer: Tokenizer, model: ModelConfig, config: TrainConfig
+    ) -> dict[str, Any]:
+        """Write both parts as they are, and the training part as packed ids; see `Task.prepare`."""
+        rows, context = table_of(material.source).rows, model.context_length
+        asked = rows[material.cut :] if material.held_out is None else table_of(material.held_out).rows
+        if config.val > 0 and not asked:
+            raise material.nothing_to_hold_out(config.val)
+        assert tokenizer.chat is not None  # `adapt_tokenizer` has seen to it
+        train = Encoded.of(tokenizer.chat, rows[: material.cut], context, material.report)
+        val = Encoded.of(tokenizer.chat, asked, context) if asked else Encoded([], [], 0)
+        packed = PackedRows.of([chat.text for chat in train.chats], context, IGNORED)
+        with folder.writing(tr("the conversations as ids"), needed=16 * train.tokens):
+            packed.write(folder.state, "train", tokenizer.dtype)
+            write_cells(folder.state / TRAIN, train.rows)
+            write_cells(folder.state / HELD_OUT, val.rows)
+        return {
+            **material.identity(),
+            **material.rows(),
+            "train_rows": len(train.rows),
+            "val_rows": len(val.rows),
+            "packed_rows": len(packed.inputs),
+            "left_out": train.left_out + val.left_out,
+            "cut": train.cut + val.cut,
+            "train_tokens": train.tokens,
+            "answer_tokens": sum(int(np.count_nonzero(chat.text[1][1:])) for chat in train.chats),
+            "val_tokens": val.tokens,
+            "failing": _failing(val.rows),
+            "repeated": repeated_rows([row[:1] for row in train.rows], [row[:1] for row in val.rows]),
+            "baselines": _baselines(train.rows, val.rows),
+        }
+
+    # --- in the run ---------------------------------------------------------------------------------------------------
+
+    @property
+    def held_out_size(self) -> int:
+        """Held-out conversations."""
+        return len(self.held_out)
+
+    @property
+    def notices(self) -> tuple[str, ...]:
+        """How conversations are packed, and how many were left out, shortened, or are in both parts."""
+        sentences, facts = [*super().notices], {"context_length": self.model.context_length}
+        positions = self.data["packed_rows"] * self.model.context_length
+        sentences.append(
+            tr(
+                "Conversations in the training part: {count:,}, packed into {rows:,} rows of {context_length} tokens. "
+                "{full:.1%} of the positions hold a token, {share:.1%} have a loss: those of answers.",
+                count=self.data["train_rows"],
+                rows=self.data["packed_rows"],
+                full=(self.data["train_tokens"] - self.data["train_rows"]) / positions,
+                share=self.data["answer_tokens"] / positions,
+                **facts,
+            )
+        )
+        if left_out := self.data["left_out"]:
+            sentences.append(
+                tr(
+                    "Conversations left out, because their last question and answer are longer than "
+                    "context_length={context_length}: {count:,}.",
+                    count=left_out,
+                    **facts,
+                )
+            )
+        if cut := self.data["cut"]:
+            sentences.append(
+                tr(
+                    "Conversations that are longer than context_length={context_length}: {count:,}. They lost their "
+                    "first questions and answers.",
+                    count=cut,
+                    **facts,
+                )
+            )
+        if failing := self.data["failing"]:
+            sentences.append(
+                tr("Right answers of the held-out part that fail their own checks: {count:,}.", count=failing)
+            )
+        return tuple(sentences)
+
+    def batch(self, number: int) -> tuple[Tensor, ...]:
+        """Return inputs, targets (IGNORED for what is not an answer) and segments, (B, T) each."""
+        return self.packed.batch(self.batches.rows(number), self.model.context_length, IGNORED)
+
+    @property
+    def rows_per_batch(self) -> int:
+        """The number of packed rows in a batch."""
+        return self.batches.batch_size
+
+    def cost(self, batch: tuple[Tensor, ...]) -> float:
+        """Return the cost by the number of rows."""
+        return len(batch[0]) / self.batches.batch_size
+
+    def counts(self, batch: tuple[Tensor, ...]) -> tuple[int, ...]:
+        """Return the number of tokens of the answers."""
+        return (int((batch[1] != IGNORED).sum()),)
+
+    def loss_sums(self, model: GPT, batch: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        """Sum the cross-entropies of the tokens of the answers."""
+        return (answer_losses(model, *batch).sum(),)
+
+    def validate(self, model: GPT, max_tokens: int) -> dict[str, float]:
+        """Compute the loss of about `max_tokens`, and compare the answers to some of these; see `evaluate_chat`."""
+        return self._figures(model, max_tokens, ANSWERED)
+
+    def final(self, model: GPT, max_tokens: int) -> dict[str, float]:
+        """Compute the figures of `validate` with more answers, and those of answers without a model."""
+        shares = {name: value for name, value in self.data["baselines"].items() if name != "answers"}
+        return {**self._figures(model, max_tokens, ANSWERED_AT_THE_END), **shares}
+
+    def final_reads(self, max_tokens: int) -> int:
+        """Return the tokens of the conversations that are read."""
+        return min(self.validation_tokens, max_tokens)
+
+    def _figures(self, model: GPT, max_tokens: int, answered: int) -> dict[str, float]:
+        most = max(1, max_tokens * len(self.held_out) // max(1, self.validation_tokens))
+        chosen = evenly_spread(len(self.held_out), min(most, len(self.held_out))).tolist()
+        table = Table(columns=COLUMNS, rows=[self.held_out[row] for row in chosen], sources=())
+        found = evaluate_chat(model, table, most_rows=answered)
+        figures = {
+            "loss": found.nats_per_char,
+            "nats_per_char": found.nats_per_char,
+            "loss_per_token": found.loss_per_token,
+            "exact_match": found.exact_match,
+            "checks": found.checks,
+            "checks_error": found.checks_error,
+            "answers": found.answers,
+            "rows": found.rows,
+            "tokens": found.tokens,
+        }
+        return {name: value for name, value in figures.items() if value is not None}
+
+    def headline(self, figures: Mapping[str, float]) -> str:
+        """Return the loss and the shares of right answers, and among the last figures those of the nearest question."""
+        shares = {"exact_match": message("exact {share:.1%}"), "checks": message("checks {share:.1%}")}
+        told = [f"{figures['nats_per_char']:.3f} nats/char"]
+        told += [tr(words, share=figures[name]) for name, words in shares.items() if name in figures]
+        nearest = [
+            tr(words, share=figures[f"nearest_{name}"])
+            for name, words in shares.items()
+            if f"nearest_{name}" in figures
+        ]
+        beside = tr(" (answer to the nearest question: {shares})", shares=", ".join(nearest)) if nearest else ""
+        return ", ".join(told) + beside
+
+    @property
+    def baselines(self) -> tuple[Baseline, ...]:
+        """The answer to the nearest question, if answers have checks; otherwise the loss of a bigram.
+
+        Free answers are seldom right word by word, so exact matches say nothing about them.
+        """
+        known = self.data["baselines"]
+        if "nearest_checks" in known:
+            share, error = known["nearest_checks"], error_of_share(known["nearest_checks"], known["answers"])
+            name, words = message("the answer to the nearest question"), message("checks passed {value:.3f}")
+            return (Baseline("checks", share, name, words, is_share=True, error=error),)
+        nats = known.get("baseline_nats_per_char")
+        return () if nats is None else (Baseline("nats_per_char", nats, message("a bigram"), NATS_PER_CHAR),)
+
+    def sample(self, model: GPT, tokens: int, seed: int) -> str:
+        """Return a held-out conversation, the answer of the model to its last question, and the right one."""
+        *before, right = messages_of(self._shown(seed)[0])
+        answer = answer_chats(model, [before], tokens=tokens)[0][0]
+        lines = [f"{one['role']}: {one['content']}" for one in before[-SHOWN:]]
+        steps = [tr("reasoning: {reasoning}", reasoning=answer.reasoning)] if answer.reasoning else []
+        told = tr("answer: {answer}\ntarget: {target}", answer=answer.text, target=right["content"])
+        return "\n".join([*lines, *steps, told])
+
+    def example(self) -> str:
+        """Return a question that fits into a line."""
+        rows = (self._shown(row) for row in range(len(self.held_out) or len(self.train)))
+        return presentable(next(one["content"] for one in messages_of(row[0]) if one["role"] == "user") for row in rows)
+
+    def comparison(self, material: Text | Table) -> dict[str, float]:
+        """Return the share of the conversations that were trained on, and the figures of answers without a model."""
+        rows = table_of(material).rows
+        baselines = _baselines(self.train, rows)
+        seen = repeated_rows([row[:1] for row in self.train], [row[:1] for row in rows])
+        return {"seen_in_training": seen, **baselines}
+
+    @cached_property
+    def train(self) -> list[Row]:
+        """The conversations of the training part, as they were given."""
+        return read_cells(self.folder.state / TRAIN, self.data["train_rows"], len(COLUMNS))
+
+    def _shown(self, row: int) -> Row:
+        """Return a held-out conversation, or one of the training part if none are held out; numbers wrap around."""
+        rows = self.held_out or self.train
+        return rows[row % len(rows)]
+
+
+class Encoded(NamedTuple):
+    """Conversations as ids, those that fit into the context; the rows that they come from; and how many were given."""
+
+    chats: list[CodedChat]
+    rows: list[Row]
+    given: int
+
+    @classmethod
+    def of(
+        cls,
+        template: ChatTemplate,
+        rows: Sequence[Row],
+        context: int,
+        report: Callable[[float], None] | None = None,
+    ) -> Encoded:
+        """Encode rows of a table of conversations.
+
+        Raises:
+            TextError: none fits. TokenizerError: the template refuses a conversation.
+        """
+        found = cls([], [], len(rows))
+        for number, row in enumerate(rows):
+            if report is not None and number % PROGRESS == 0:
+                report(number / len(rows))
+            chat = encode_chat(template, messages_of(row[0]), context)
+            if chat is not None:
+                found.chats.append(chat)
+                found.rows.append(row)
+        if not found.chats:
+            raise TextError(
+                "none of {count:,} conversations fits into context_length={context_length}, not even its last question "
+                "and answer alone; give shorter ones, or a longer {--context-length}.",
+                count=len(rows),
+                context_length=context,
+            )
+        return found
+
+    @property
+    def left_out(self) -> int:
+        """Conversations that do not fit."""
+        return self.given - len(self.rows)
+
+    @property
+    def cut(self) -> int:
+        """Conversations that lost their first exchanges."""
+        pairs = zip(self.chats, self.rows, strict=True)
+        return sum(len(chat.messages) < len(messages_of(row[0])) for chat, row in pairs)
+
+    @property
+    def tokens(self) -> int:
+        """The tokens of all of them."""
+        return sum(len(chat.text[0]) for chat in self.chats)
+
+
+def _questions(rows: Sequence[Row], most: int) -> list[Question]:
+    """Return what some conversations ask, at most so many, evenly spread."""
+    chosen = evenly_spread(len(rows), min(most, len(rows))).tolist() if rows else []
+    return [
+        question
+        for messages, skill, checks in (rows[row] for row in chosen)
+        for question in questions_in(messages_of(messages), skill, checks_of(checks))
+    ]
+
+
+def _failing(rows: Sequence[Row]) -> int:
+    """Return how many right answers fail their own checks, after all checks were tried."""
+    questions = _questions(rows, len(rows))
+    return sum(not one.is_right(one.right["content"]) for one in questions)
+
+
+def _baselines(learned: Sequence[Row], asked: Sequence[Row]) -> dict[str, float]:
+    """Return what is reached without a model, on evenly spread conversations.
+
+    Returns:
+        "baseline_...": of always giving the most frequent answer; "nearest_...": of the answer to the most similar
+        question; "baseline_nats_per_char": of a bigram of the answers; "answers": the number of questions.
+    """
+    known, questions = _questions(learned, MOST_QUESTIONS), _questions(asked, ANSWERED_AT_THE_END)
+    if not known or not questions:
+        return {}
+    right = [one.right["content"] for one in known]
+    usual = Counter(right).most_common(1)[0][0]
+    nearest = NearestQuestion([one.asked for one in known])
+    found: dict[str, float] = {"answers": len(questions)}
+    for name, answers in (
+        ("baseline", [usual] * len(questions)),
+        ("nearest", [right[nearest.find(one.asked)] for one in questions]),
+    ):
+        judged = judge(questions, answers)
+        found[f"{name}_exact_match"] = judged.exact.right
+        if judged.checked:
+            found[f"{name}_checks"] = judged.checked.right
+    learned_text, asked_text = ("".join(f"{said(one.right)}\n" for one in part) for part in (known, questions))
+    nats = Bigram([learned_text]).nats_per_char([asked_text]) * len(asked_text)
+    return found | {"baseline_nats_per_char": nats / max(1, len(asked_text) - len(questions))}
