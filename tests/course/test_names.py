@@ -105,6 +105,33 @@ def test_the_program_so_far_runs_without_jumok(
     assert as_shown(chapter, printed.getvalue())
 
 
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_what_is_typed_from_the_pages_trains_on_a_file(
+    language: Language, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A reader without jumok types the definitions of chapters 1 to 11, and trains on a file as chapter 11 does."""
+    blocks = [block for chapter in chapters(language)[1:12] for block in code_of(chapter)]
+    lines = {
+        line for block in blocks for line in block.source.splitlines() if re.match(r"(from|import) (?!jumok)", line)
+    }
+    own = [block.source for block in code_of(chapters(language)[11]) if "novel.txt" in block.source]
+    assert len(own) == 2  # trains and saves; loads and writes
+    typed = [
+        *sorted(lines),
+        'tales = "옛날에 호랑이가 살았어요. 곶감을 먹었어요.\\n" * 200',
+        *(b.source for b in blocks if b.name),
+        *own,
+    ]
+    for name in [name for name in sys.modules if name.partition(".")[0] == "jumok"]:
+        monkeypatch.setitem(sys.modules, name, None)
+    monkeypatch.chdir(tmp_path)
+    with torch.random.fork_rng(devices=[]):
+        exec(compile("\n".join(typed), "typed.py", "exec", dont_inherit=True), {"__name__": "__main__"})
+    *progress, same, length = capsys.readouterr().out.splitlines()
+    assert (same, length) == ("True", "30")
+    assert float(progress[-1].split()[2]) < 1 < float(progress[0].split()[2])  # the validation loss
+
+
 @pytest.mark.parametrize("number", [5, 11, 19])
 def test_what_a_program_needs_is_enough(
     number: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
