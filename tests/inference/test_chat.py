@@ -142,7 +142,7 @@ def test_models_that_hold_no_conversation_are_refused_with_the_remedy() -> None:
 # --- what the model writes --------------------------------------------------------------------------------------------
 
 
-def test_answers_depend_on_seed_conversation_and_sample_alone() -> None:
+def test_answers_depend_on_seed_conversation_and_sample_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     model = talking()
     chats = [[user("나는")], [user("집에"), assistant("왔다"), user("그리고")], [user("하나 둘")]]
     drawn = answer_chats(model, chats, tokens=20, temperature=1.0, samples=3, seed=4)
@@ -153,9 +153,40 @@ def test_answers_depend_on_seed_conversation_and_sample_alone() -> None:
         model, chats[:2], tokens=20, temperature=1.0, samples=2, seed=4
     )
     assert answer_chats(model, chats, tokens=20, temperature=1.0, samples=3, seed=5) != drawn
+    others = [[user("여섯")], chats[1], *[[user("하나")]] * 5]
+    assert answer_chats(model, others, tokens=20, temperature=1.0, samples=5, seed=4)[1][:3] == drawn[1]
+    monkeypatch.setattr("jumok.inference.chat.LARGEST_BATCH", 2)  # slots, which are taken again
+    assert answer_chats(model, chats, tokens=20, temperature=1.0, samples=3, seed=4) == drawn
     greedy = answer_chats(model, chats, tokens=20)
     assert [answer_chats(model, [one], tokens=20)[0] for one in chats] == greedy
     assert answer_chats(model, [], tokens=20) == []
+
+
+def test_samples_of_a_conversation_read_it_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rewards draw 16 answers to each of many questions; most slots write all the time."""
+    engines = []
+
+    class Watched(Engine):
+        def __init__(self, *given: Any) -> None:
+            super().__init__(*given)
+            self.steps = 0
+            engines.append(self)
+
+        def step(self) -> Any:
+            self.steps += 1
+            return super().step()
+
+    monkeypatch.setattr("jumok.inference.chat.Engine", Watched)
+    monkeypatch.setattr("jumok.inference.chat.LARGEST_BATCH", 32)
+    model = talking()
+    chats = [[user(f"{i} 나는 학교에 갔다. 그리고 친구와 집에 왔다!")] for i in range(8)]
+    found = answer_chats(model, chats, tokens=20, temperature=1.0, samples=16)
+    [engine] = engines
+    prompts = sum(len(chat_request(model, one, Sampling(), tokens=20).prompt) for one in chats)
+    assert engine.read <= prompts + 8 * 16  # the last id of each is always read
+    assert engine.read + engine.reused == 16 * prompts
+    written = sum(len(one.ids) for row in found for one in row)
+    assert engine.steps < 1.5 * written / 32
 
 
 def test_a_stream_is_the_answer_in_pieces() -> None:

@@ -10,7 +10,7 @@ The model sees the last ids of a text as far as its context reaches. That window
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import torch
 from torch import Tensor
@@ -189,7 +189,7 @@ class Engine:
         del held[common_prefix_length(held, window) :]
         if len(window) - len(held) < MIN_SHARED_PREFIX:
             return False
-        length, best = max((common_prefix_length(ids, window), slot) for slot, ids in enumerate(self._held))
+        length, best = self._longest_prefix(window, range(len(self._held)))
         for other in self.active:
             if other is place:
                 break
@@ -201,11 +201,17 @@ class Engine:
             held[:] = window[:length]
         return False
 
+    def _longest_prefix(self, window: Sequence[int], slots: Iterable[int]) -> tuple[int, int]:
+        """Return how much of a window is held by the slot that holds most of it, 0 if too little, and which it is."""
+        start = list(window[:MIN_SHARED_PREFIX])
+        alike = [slot for slot in slots if self._held[slot][:MIN_SHARED_PREFIX] == start]  # few; the others cost time
+        return max(((common_prefix_length(self._held[slot], window), slot) for slot in alike), default=(0, 0))
+
     def _best_slot(self, ids: Sequence[int]) -> int:
         """Return the free slot that has the longest prefix of a text, or else the least recently used one."""
         if self._shares:
             window = ids[window_start(len(ids), self._model.config.context_length) :]
-            length, best = max((common_prefix_length(self._held[slot], window), slot) for slot in self._free)
+            length, best = self._longest_prefix(window, self._free)
             if length >= MIN_SHARED_PREFIX:
                 return best
         oldest = next(iter(self._free))
