@@ -33,7 +33,16 @@ from jumok.config._size import (
     matrices,
     stacks,
 )
-from jumok.config._tasks import TASK_CONFIGS, ChatConfig, ClassifyConfig, LMConfig, MLMConfig, Seq2SeqConfig, TaskConfig
+from jumok.config._tasks import (
+    TASK_CONFIGS,
+    ChatConfig,
+    ClassifyConfig,
+    LMConfig,
+    MLMConfig,
+    PreferenceConfig,
+    Seq2SeqConfig,
+    TaskConfig,
+)
 from jumok.config._training import SHARED_DEFAULTS, Attention, Precision, TrainConfig, task_fields
 from jumok.config._variant import GPTVariantConfig
 
@@ -57,6 +66,7 @@ __all__ = [
     "ModelConfig",
     "PoolingKind",
     "Precision",
+    "PreferenceConfig",
     "RopeScaling",
     "RungConfig",
     "Seq2SeqConfig",

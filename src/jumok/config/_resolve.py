@@ -54,6 +54,7 @@ def default_cases() -> dict[str, Defaults]:
         "--init": INIT,
         **{f"{task.name} --init": task.init_defaults for task in tasks},
         "--lora": LORA,
+        **{f"{task.name} --lora": task.lora_defaults for task in tasks},
     }
 
 
@@ -122,6 +123,12 @@ def resolve(
         ConfigError: a setting is wrong, two contradict each other, or one was given in two places.
     """
     kind = shape if isinstance(shape, type) else type(shape)
+    if task.needs_init and init is None:
+        raise ConfigError(
+            "task {task} trains a model that answers already: name one with {--init RUN}. To make one: jumok train "
+            "talk.jsonl --task chat",
+            task=task.name,
+        )
     story = [task.defaults]
     if given.get("family") == "classic" and issubclass(kind, GPTConfig):
         story.append(CLASSIC)
@@ -132,7 +139,7 @@ def resolve(
     elif given.get("lora") is None:
         story += [INIT, task.init_defaults]
     else:
-        story.append(LORA)
+        story += [LORA, task.lora_defaults]
     chosen = {name: value for defaults in [*story, given] for name, value in defaults.items()}
 
     def of(names: Container[str]) -> dict[str, Any]:

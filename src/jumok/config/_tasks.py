@@ -13,7 +13,7 @@ from jumok.config._gpt import GPTConfig, RungConfig
 from jumok.config._model import ModelConfig
 from jumok.config._variant import GPTVariantConfig
 from jumok.errors import ConfigError
-from jumok.text.conversations import COLUMNS
+from jumok.text.conversations import COLUMNS, PREFERENCE_COLUMNS
 
 Defaults = Mapping[str, Any]
 
@@ -25,16 +25,19 @@ class TaskConfig:
     Class attributes:
         name: value of `--task`. kinds: configurations of the models that it can train, its default first.
         columns: those of the table that it learns from, by their names in options; none: it learns from a text.
+        needs_init: it begins with another model.
         defaults: of fields of the model and of `TrainConfig` that differ from those of the classes.
-        init_defaults: the same for runs that start from another model.
+        init_defaults, lora_defaults: the same for runs that start from another model, or train adapters of one.
         material_defaults: the same by the kind of the material, which the task finds out.
     """
 
     name: ClassVar[str]
     kinds: ClassVar[tuple[type[ModelConfig], ...]]
     columns: ClassVar[tuple[str, ...]] = ()
+    needs_init: ClassVar[bool] = False
     defaults: ClassVar[Defaults] = {}
     init_defaults: ClassVar[Defaults] = {}
+    lora_defaults: ClassVar[Defaults] = {}
     material_defaults: ClassVar[Mapping[str, Defaults]] = {}
 
     def __post_init__(self) -> None:
@@ -143,6 +146,31 @@ class ChatConfig(TaskConfig):
     defaults: ClassVar[Defaults] = {"passes": 4.0}
 
 
+# Of tasks that judge whole answers of a model that answers already: higher rates make all answers alike.
+TUNING: Defaults = {"optimizer": "adamw", "learning_rate": 1e-4}
+TUNING_LORA: Defaults = {"learning_rate": 5e-4}
+
+
+@dataclass(frozen=True, kw_only=True)
+class PreferenceConfig(TaskConfig):
+    """Prefer one answer to another one (DPO, https://arxiv.org/abs/2305.18290)."""
+
+    name = "preference"
+    kinds = (GPTConfig, GPTVariantConfig)
+    columns = PREFERENCE_COLUMNS
+    needs_init = True
+    defaults: ClassVar[Defaults] = {"passes": 2.0, "warmup": 0.05}
+    init_defaults: ClassVar[Defaults] = TUNING
+    lora_defaults: ClassVar[Defaults] = TUNING_LORA
+
+    beta: float = setting(0.1, "how much it costs to leave the model of --init (preference)", 0, 1000)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.beta == 0:
+            raise ConfigError("beta=0 makes all models equally good, so there is nothing to learn; 0.1 is usual.")
+
+
 TASK_CONFIGS: dict[str, type[TaskConfig]] = {
-    kind.name: kind for kind in (LMConfig, MLMConfig, ClassifyConfig, Seq2SeqConfig, ChatConfig)
+    kind.name: kind for kind in (LMConfig, MLMConfig, ClassifyConfig, Seq2SeqConfig, ChatConfig, PreferenceConfig)
 }

@@ -179,10 +179,21 @@ def _conversations(table: Table) -> Iterator[Sequence[Message]]:
 # --- the loss ---------------------------------------------------------------------------------------------------------
 
 
-def answer_losses(model: GPT, inputs: torch.Tensor, targets: torch.Tensor, segments: torch.Tensor) -> torch.Tensor:
-    """Return the cross-entropies of the tokens to be predicted, (N,). Arguments: of `PackedRows.batch`, (B, T) each."""
+def answer_losses(
+    model: GPT,
+    inputs: torch.Tensor,
+    targets: torch.Tensor,
+    segments: torch.Tensor | None = None,
+    *,
+    temperature: float = 1.0,
+) -> torch.Tensor:
+    """Return the cross-entropies of the tokens to be predicted, (N,).
+
+    Args:
+        inputs, targets, segments: of `PackedRows.batch`, (B, T) each. temperature: by which the logits are divided.
+    """
     counted = targets != IGNORED  # (B, T)
-    hidden = model.hidden(inputs, segments=segments)[counted]  # (N, C)
+    hidden = model.hidden(inputs, segments=segments)[counted] / temperature  # (N, C)
     return token_losses(hidden[None], model.head.weight, targets[counted][None])[0]
 
 

@@ -43,7 +43,7 @@ MODEL_FILES = ("config.json", "tokenizer.json", "model.safetensors")
 TOKENIZER_SETTINGS = "tokenizer_config.json"  # roles and chat templates of a published tokenizer
 # The files that a start of a run can leave after a kill; config.json is written last. With --init there is a state.
 UNFINISHED_START = re.compile(
-    r"(state|tokenizer(_config)?\.json|\..+\.tmp|\.tmp\w{6})(/((train|val)[\w.-]*\.(ids|npy|jsonl)|base\.safetensors|lock|stop|\..+\.tmp|\.tmp\w{6}))?"
+    r"(state|tokenizer(_config)?\.json|\..+\.tmp|\.tmp\w{6})(/((train|val)[\w.-]*\.(ids|npy|jsonl)|(base|reference)\.safetensors|lock|stop|\..+\.tmp|\.tmp\w{6}))?"
     r"|state/(step-0+(\.\d+)?|\.step-0+-\w+\.tmp/new)(/(tensors\.safetensors|numbers\.json|manifest\.json|\.tmp\w{6}))?"
 )
 

@@ -1,0 +1,98 @@
+"""What the tasks that judge whole answers share: sequences that end with an answer, and its log-probability."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+from jumok.data.packing import DTYPE
+from jumok.data.rows import Rows, load_rows, write_rows
+from jumok.errors import ConfigError, RunError
+from jumok.evaluation.chat import answer_losses
+from jumok.files import sha256_of
+from jumok.models.gpt import GPT
+from jumok.models.losses import IGNORED
+from jumok.tokenizers import Tokenizer
+
+REFERENCE = "reference.safetensors"  # in state/: what follows from the model that a run began with
+
+Answered = tuple[NDArray[Any], NDArray[Any]]  # ids up to the last but one, and what follows each: (n,), IGNORED before
+
+
+def answered(ids: Sequence[int] | NDArray[np.int64], start: int) -> Answered:
+    """Return a sequence whose answer begins at place `start` and goes on to its end."""
+    inputs, targets = np.array(ids[:-1], np.int64), np.array(ids[1:], np.int64)
+    targets[: start - 1] = IGNORED
+    return inputs, targets
+
+
+class AnsweredRows(NamedTuple):
+    """Sequences with an answer at the end of each, and the targets in it."""
+
+    inputs: Rows
+    targets: Rows
+
+    @classmethod
+    def of(cls, sequences: Sequence[Answered]) -> AnsweredRows:
+        """Make rows from sequences in memory."""
+        return cls(*(Rows.of([one[part] for one in sequences]) for part in range(2)))
+
+    @classmethod
+    def load(cls, folder: Path, count: int) -> AnsweredRows:
+        """Map rows that `write` has written into memory."""
+        return cls(*(load_rows(folder / f"train-{part}.npy", count) for part in cls._fields))
+
+    @classmethod
+    def write(cls, folder: Path, sequences: Iterable[Answered], dtype: np.dtype[Any]) -> None:
+        """Write sequences to files in a folder. dtype: of ids."""
+        sequences = list(sequences)
+        for part, (name, kind) in enumerate(zip(cls._fields, (dtype, DTYPE), strict=True)):
+            write_rows(folder / f"train-{name}.npy", (one[part].astype(kind) for one in sequences), kind)
+
+    def batch(self, rows: Sequence[int] | NDArray[np.int64]) -> tuple[Tensor, Tensor]:
+        """Return some sequences as inputs and targets, (B, T) each, int64."""
+        return self.inputs.padded(rows, 0), self.targets.padded(rows, IGNORED)
+
+
+def answer_log_probabilities(model: GPT, inputs: Tensor, targets: Tensor, temperature: float = 1.0) -> Tensor:
+    """Return the log-probability of each target, and 0 where it is IGNORED: (B, T) each -> (B, T), float32 or better.
+
+    Logits are computed for the answers alone. temperature: by which they are divided.
+    """
+    losses = answer_losses(model, inputs, targets, temperature=temperature)  # (N,)
+    return losses.new_zeros(targets.shape).masked_scatter(targets != IGNORED, -losses)
+
+
+def require_answering_tokenizer(tokenizer: Tokenizer, task: str) -> Tokenizer:
+    """Return the tokenizer of a model to begin with.
+
+    Raises:
+        ConfigError: the model has no chat template.
+    """
+    if tokenizer.chat is None:
+        raise ConfigError(
+            "task {task} begins with a model that holds conversations, and this one has no chat template. Train it "
+            "with conversations first: jumok train talk.jsonl --task chat --init RUN",
+            task=task,
+        )
+    return tokenizer
+
+
+def require_reference(path: Path, sha256: str) -> None:
+    """Raise RunError unless a file of the model that a run began with is as it was."""
+    try:
+        same = sha256_of(path) == sha256
+    except OSError:
+        same = False
+    if not same:
+        raise RunError(
+            "{path}, which belongs to the model that the run began with, is missing or damaged, so the run cannot be "
+            "resumed; restore it from a copy, or start a new run with {--init {run}}.",
+            path=path,
+            run=path.parent.parent,
+        )
