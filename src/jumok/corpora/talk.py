@@ -81,18 +81,11 @@ def json_line(row: Row) -> str:
     return json.dumps(row, ensure_ascii=False) + "\n"
 
 
-@cache
-def skills() -> dict[str, dict[str, str]]:
-    """Return the names of the skills, each with its description by language ("ko", "en")."""
-    return {name: {"ko": skill["ko"], "en": skill["en"]} for name, skill in _material()["skills"].items()}
-
-
 def _write(rows: int, draw: _Draw, thinking: bool) -> Iterator[Row]:
-    names = list(skills())
-    shares = list(accumulate(_material()["skills"][name]["share"] for name in names))
+    shares = list(accumulate(_material()["skills"][name]["share"] for name in SKILLS))
     for _ in range(rows):
         ticket = draw.below(shares[-1])
-        skill = next(name for name, bound in zip(names, shares, strict=True) if ticket < bound)
+        skill = next(name for name, bound in zip(SKILLS, shares, strict=True) if ticket < bound)
         draw.casual = draw.below(2) == 1
         messages: list[dict[str, str]] = []
         checks = []
@@ -297,7 +290,7 @@ def _day(draw: _Draw) -> list[Exchange]:
 
 
 def _date(draw: _Draw) -> list[Exchange]:
-    month, day, count = draw.fresh(lambda: (1 + draw.below(12), 1 + draw.below(19), 1 + draw.below(9)))
+    month, (day, count) = 1 + draw.below(12), _pair(draw, range(1, 20), range(1, 10))
     steps = f"{day}+{count}: {_steps(day, count)}"
     return [draw.asked("date", steps, month=str(month), day=str(day), k=str(count), n=str(day + count))]
 

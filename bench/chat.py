@@ -1,0 +1,138 @@
+"""From nothing to a model that answers: python bench/chat.py [--minutes 10] [--out runs/chat]
+
+    python bench/chat.py --skip pretrained --out runs/direct       # conversations without pretraining
+    python bench/chat.py --no-thinking --out runs/no-thinking      # no worked steps before answers
+
+Pretraining on `stories` and `talk` as plain text, then conversations (SFT), with `jumok train`, each for so many
+minutes (or --steps). After each stage the table of skills is printed: the share of right answers to questions of the
+test part of `talk`, whose names, numbers and words were not in training. A stage that was stopped goes on, and one that
+has ended is not repeated.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import jumok
+from jumok.corpora import talk
+from jumok.evaluation.checks import passes
+from jumok.inference.engine import Engine
+from jumok.inference.generate import LARGEST_BATCH, write_all
+from jumok.inference.requests import text_request
+from jumok.inference.sampling import Sampling
+
+JUMOK = [sys.executable, "-m", "jumok"]
+STAGES = ("pretrained", "tuned")
+STORIES_CHARS = 500_000
+TEST_ROWS = 3_000
+LONGEST = 160  # tokens of an answer
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, default=Path("runs/chat"), help="folder of texts, runs and figures")
+    parser.add_argument("--minutes", type=float, default=10, help="of each stage")
+    parser.add_argument("--steps", type=int, help="of each stage, instead of minutes")
+    parser.add_argument("--rows", type=int, default=40_000, help="conversations to train on")
+    parser.add_argument("--no-thinking", action="store_true", help="no worked steps before answers")
+    parser.add_argument("--skip", nargs="*", default=[], choices=STAGES, help="stages to leave out")
+    parser.add_argument("--chat", action="store_true", help="open a conversation at the end")
+    given = parser.parse_args()
+    given.out.mkdir(parents=True, exist_ok=True)
+    steps = ["--no-thinking"] if given.no_thinking else []
+    rows = ["--rows", str(given.rows), *steps]
+    write(given.out / "stories.txt", "stories", "--chars", str(STORIES_CHARS))
+    write(given.out / "talk.txt", "talk", "--plain", *rows)
+    write(given.out / "talk.jsonl", "talk", *rows)
+    write(given.out / "test.jsonl", "talk", "--part", "test", "--rows", str(TEST_ROWS), *steps)
+    length = ["--minutes", f"{given.minutes:g}"] if given.steps is None else ["--steps", str(given.steps)]
+    before, tables = None, {}
+    for stage in STAGES:
+        if stage in given.skip:
+            continue
+        run, figures = given.out / stage, given.out / f"{stage}.json"
+        texts = ["stories.txt", "talk.txt"] if stage == "pretrained" else ["talk.jsonl"]
+        options = [] if stage == "pretrained" else ["--task", "chat"]
+        options += [] if before is None else ["--init", str(before)]
+        train(run, [*(str(given.out / text) for text in texts), *options, *length])
+        if not figures.exists():
+            judge = judge_plain if stage == "pretrained" else judge_chat
+            figures.write_text(json.dumps(judge(run, given.out / "test.jsonl")), encoding="utf-8")
+        tables[stage] = json.loads(figures.read_text(encoding="utf-8"))
+        print(table(tables), flush=True)
+        before = run
+    if given.chat:
+        subprocess.run([*JUMOK, "chat", str(before)], check=True)
+
+
+def write(path: Path, *arguments: str) -> None:
+    """Write a built-in corpus, if that was not done."""
+    if not path.exists():
+        part = path.with_suffix(".part")
+        with part.open("wb") as file:
+            subprocess.run([*JUMOK, "corpus", "write", *arguments], stdout=file, check=True)
+        part.rename(path)
+
+
+def train(run: Path, arguments: list[str]) -> None:
+    """Train, or go on with a run, or do nothing if it has ended."""
+    config = run / "config.json"
+    if config.exists():
+        if "finished" in json.loads(config.read_text(encoding="utf-8")):
+            return
+        arguments = ["--resume"]
+    subprocess.run([*JUMOK, "train", *arguments, "--out", str(run)], check=True)
+
+
+def judge_chat(run: Path, test: Path) -> dict[str, Any]:
+    """Return the share of right answers with its standard error, by skill."""
+    done = subprocess.run(
+        [*JUMOK, "evaluate", str(run), str(test), "--json"], stdout=subprocess.PIPE, text=True, check=True
+    )
+    return json.loads(done.stdout.splitlines()[-1])["skills"]
+
+
+def judge_plain(run: Path, test: Path) -> dict[str, Any]:
+    """Return the same of a model that continues texts: what it writes in the line after the last question."""
+    model = jumok.load(run)
+    asked, known = [], []
+    for row in map(json.loads, test.read_text(encoding="utf-8").splitlines()):
+        for number, check in enumerate(row["checks"]):
+            if check:
+                lines = talk.plain(row).splitlines()[: 2 * number + 1]
+                asked.append(text_request(model, "\n\n" + "\n".join(lines) + "\n", Sampling(temperature=0.0),
+                                          tokens=LONGEST, stop=["\n"]))  # fmt: skip
+                known.append((row["skill"], check))
+    texts = write_all(Engine(model, LARGEST_BATCH), asked)
+    counted, right = Counter(skill for skill, _ in known), Counter[str]()
+    for (skill, check), text in zip(known, texts, strict=True):
+        answer = text.text.rpartition(") ")[2] if text.text.startswith("(") else text.text
+        right[skill] += passes(check, answer)
+    return {skill: share(right[skill], count) for skill, count in counted.items()}
+
+
+def share(right: int, answers: int) -> dict[str, float]:
+    part = right / answers
+    return {"answers": answers, "right": part, "error": (part * (1 - part) / answers) ** 0.5}
+
+
+def table(stages: dict[str, dict[str, Any]]) -> str:
+    """Return the skills with the share of right answers after each stage, in %, and the mean over all answers."""
+    lines = [f"| skill | answers | {' | '.join(stages)} |", f"|---|---|{'---|' * len(stages)}"]
+    last = next(reversed(stages.values()))
+    total = sum(one["answers"] for one in last.values())
+    for skill in talk.SKILLS:
+        cells = [f"{100 * found[skill]['right']:.1f} ± {100 * found[skill]['error']:.1f}" for found in stages.values()]
+        lines.append(f"| {skill} | {last[skill]['answers']} | {' | '.join(cells)} |")
+    means = [sum(one["right"] * one["answers"] for one in found.values()) / total for found in stages.values()]
+    return "\n".join([*lines, f"| all | {total} | {' | '.join(f'{100 * mean:.1f}' for mean in means)} |"])
+
+
+if __name__ == "__main__":
+    main()
