@@ -6,7 +6,7 @@ READY  := $(VENV)/.ready
 EMPTY  := build/package/venv/$(notdir $(BIN))
 
 .DEFAULT_GOAL := help
-.PHONY: help demo quick test long gpu check pages pictures docs package sbom bench clean
+.PHONY: help demo chat quick test long gpu check pages pictures docs package sbom bench clean
 
 help:                     ## show this list
 	@sed -n 's/^\([a-z]*\):[^#]*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -26,6 +26,9 @@ demo: $(READY)            ## train on the built-in corpus for two minutes, gener
 	$(BIN)/jumok generate runs/demo "눈 내리는 토요일 아침, 용감한 펭귄 " --tokens 200 --seed 1
 	$(BIN)/jumok view runs/demo "눈 내리는 토요일 아침, 용감한 펭귄 " --tokens 60 --seed 1 --out runs/demo/view.html
 	$(BIN)/jumok share runs/demo --out runs/demo/page.html --prompt "눈 내리는 토요일 아침, 용감한 펭귄 "
+
+chat: $(READY)            ## train a model that holds a conversation, from nothing, in about 25 minutes; goes on where it was stopped
+	$(BIN)/python bench/chat.py --chat
 
 # Without cached bytecode each worker, and each process that a test starts, compiles everything again.
 unexport PYTHONDONTWRITEBYTECODE

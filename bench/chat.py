@@ -30,7 +30,6 @@ from jumok.inference.sampling import Sampling
 JUMOK = [sys.executable, "-m", "jumok"]
 STAGES = ("pretrained", "tuned")
 STORIES_CHARS = 500_000
-TEST_ROWS = 3_000
 LONGEST = 160  # tokens of an answer
 
 
@@ -40,6 +39,7 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=10, help="of each stage")
     parser.add_argument("--steps", type=int, help="of each stage, instead of minutes")
     parser.add_argument("--rows", type=int, default=40_000, help="conversations to train on")
+    parser.add_argument("--test-rows", type=int, default=2_000, help="conversations of the test part")
     parser.add_argument("--no-thinking", action="store_true", help="no worked steps before answers")
     parser.add_argument("--skip", nargs="*", default=[], choices=STAGES, help="stages to leave out")
     parser.add_argument("--chat", action="store_true", help="open a conversation at the end")
@@ -50,7 +50,7 @@ def main() -> None:
     write(given.out / "stories.txt", "stories", "--chars", str(STORIES_CHARS))
     write(given.out / "talk.txt", "talk", "--plain", *rows)
     write(given.out / "talk.jsonl", "talk", *rows)
-    write(given.out / "test.jsonl", "talk", "--part", "test", "--rows", str(TEST_ROWS), *steps)
+    write(given.out / "test.jsonl", "talk", "--part", "test", "--rows", str(given.test_rows), *steps)
     length = ["--minutes", f"{given.minutes:g}"] if given.steps is None else ["--steps", str(given.steps)]
     before, tables = None, {}
     for stage in STAGES:
@@ -127,7 +127,7 @@ def table(stages: dict[str, dict[str, Any]]) -> str:
     lines = [f"| skill | answers | {' | '.join(stages)} |", f"|---|---|{'---|' * len(stages)}"]
     last = next(reversed(stages.values()))
     total = sum(one["answers"] for one in last.values())
-    for skill in talk.SKILLS:
+    for skill in (name for name in talk.SKILLS if name in last):
         cells = [f"{100 * found[skill]['right']:.1f} ± {100 * found[skill]['error']:.1f}" for found in stages.values()]
         lines.append(f"| {skill} | {last[skill]['answers']} | {' | '.join(cells)} |")
     means = [sum(one["right"] * one["answers"] for one in found.values()) / total for found in stages.values()]

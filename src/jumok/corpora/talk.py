@@ -333,8 +333,9 @@ def _nouns(test: bool) -> tuple[str, ...]:
     return tuple(word for word in nouns if (word in chosen and known.issuperset(word)) == test)
 
 
-def _noun(draw: _Draw) -> str:
-    return draw.of(_nouns(draw.test))
+def _word(draw: _Draw) -> str:
+    """Return a noun or a name of the part. There are so many names that words are not learned by heart."""
+    return draw.of(_nouns(draw.test)) if draw.below(2) else _name(draw)
 
 
 @cache
@@ -371,41 +372,45 @@ def _chain(draw: _Draw) -> list[Exchange]:
 
 
 def _letter(draw: _Draw) -> list[Exchange]:
-    word = _noun(draw)
+    word = _word(draw)
     places = {"첫": 0, "마지막": -1} | ({"두 번째": 1} if len(word) > 2 else {})
     place = draw.of(list(places))
     return [draw.asked("letter", word=word, place=place, n=word[places[place]])]
 
 
 def _length(draw: _Draw) -> list[Exchange]:
-    word = _noun(draw)
+    word = draw.of(_nouns(draw.test))
     n = (read_native(len(word), before_noun=True) + " ", str(len(word)))
     return [draw.asked("length", word=word, n=n)]
 
 
 def _final(draw: _Draw) -> list[Exchange]:
-    word = _noun(draw)
-    tail = split(word[-1])[2]
+    word = _word(draw)
+    lead, vowel, tail = split(word[-1])
     texts = _material()["skills"]["final"]
-    return [draw.ask(texts["ask"], texts["some" if tail else "none"], word=word, n=tail)]
+    steps = f"{word[-1]} {lead}{vowel}{tail}"
+    return [draw.ask(texts["ask"], texts["some" if tail else "none"], steps, word=word, n=tail)]
 
 
 def _initial(draw: _Draw) -> list[Exchange]:
-    word = _noun(draw)
-    return [draw.asked("initial", word=word, n="".join(split(letter)[0] for letter in word))]
+    word = _word(draw)
+    leads = [split(letter)[0] for letter in word]
+    steps = " ".join(letter + lead for letter, lead in zip(word, leads, strict=True))
+    return [draw.asked("initial", steps, word=word, n="".join(leads))]
 
 
 def _reverse(draw: _Draw) -> list[Exchange]:
-    word = _noun(draw)
+    word = _word(draw)
     return [draw.asked("reverse", word=word, n=word[::-1])]
 
 
 def _order(draw: _Draw) -> list[Exchange]:
-    words = draw.several(_nouns(draw.test), 3)
+    names = draw.below(2)
+    words = [_name(draw) for _ in range(3)] if names else draw.several(_nouns(draw.test), 3)
     initials = [split(word[0])[0] for word in words]
     if len(set(initials)) < 3:
         return _order(draw)
-    steps = f"{' '.join(initials)}: {' '.join(sorted(initials))}"
+    steps = f"{' '.join(map(''.join, zip(initials, words, strict=True)))}: {''.join(sorted(initials))}"
     return [draw.asked("order", steps, words=", ".join(words), n=", ".join(sorted(words)))]
 
 
