@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -55,6 +55,21 @@ def cells_of(
         places = [only_place(name, header, column) for column in columns if header]
         for number, fields in rows:
             yield Place(name, number), [fields[at] for at in places]
+
+
+def rows_of(table: Reading | Columnar) -> Iterator[tuple[Place, Mapping[str, Any]]]:
+    """Yield the place of each row and all its cells by column.
+
+    Raises:
+        TextError: as `cells_of`.
+    """
+    if isinstance(table, Reading) and table.format == "json":
+        yield from json_rows(table.file.name, table.pieces())
+        return
+    # No column has this name, so that the delimiter is one which gives a header with several names.
+    names = table.columns if isinstance(table, Columnar) else next(_delimited(table, ("\0",)), (1, []))[1]
+    for where, cells in cells_of(table, names):
+        yield where, dict(zip(names, cells, strict=True))
 
 
 def _delimited(table: Reading, columns: Sequence[str]) -> Iterator[tuple[int, list[str]]]:

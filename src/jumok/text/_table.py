@@ -72,10 +72,6 @@ class Table:
         """Return a table with the same rows and other names of all its columns."""
         return replace(self, columns=tuple(columns))
 
-    def with_notes(self, notes: Iterable[str]) -> Table:
-        """Return the same table with other notes."""
-        return replace(self, notes=tuple(notes))
-
     @cached_property
     def sha256(self) -> str:
         """The SHA-256 of columns and cells: one compact JSON array per line, the columns first, in UTF-8."""

@@ -23,56 +23,36 @@ import json
 import os
 import unicodedata
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 from jumok.errors import TextError
 from jumok.messages import message, tr
-from jumok.text._columnar import Columnar
-from jumok.text._columns import HALF_PAIR, cells_of
+from jumok.text._columns import HALF_PAIR, rows_of
 from jumok.text._inputs import TABLES
-from jumok.text._json import inner_rows, json_rows
-from jumok.text._reading import Inputs, Reading
-from jumok.text._rows import delimited_rows
+from jumok.text._json import inner_rows
+from jumok.text._reading import Inputs
 from jumok.text._source import Place, listed, no_rows
 from jumok.text._table import Row, Table, from_rows, is_missing, spelled, with_copies
 
 Message = Mapping[str, str]  # "role" (system, user or assistant), "content", of an assistant also "reasoning_content"
+Names = tuple[str, ...]
 
 COLUMNS = ("messages", "skill", "checks")
 PREFERENCE_COLUMNS = ("messages", "chosen", "rejected")
 LONGEST = 1_000_000  # characters of a conversation, as JSON
+SHORTEST = len('{"role":"user","content":"."}')  # of a message
 
-_LISTS = ("messages", "conversations")
 _PAIRS = (("prompt", "completion"), ("instruction", "output"), ("question", "answer"), ("q", "a"), ("질문", "답변"))
-_FORMATS = (*((name,) for name in _LISTS), *_PAIRS)
+_FORMATS = (("messages",), ("conversations",), *_PAIRS)
 _KNOWN = "messages; conversations; prompt, completion; instruction, input, output; question, answer; q, a; 질문, 답변"
 _KNOWN_PREFERENCES = "prompt, chosen, rejected; chosen, rejected"
 _ROLES = {"human": "user", "gpt": "assistant", "model": "assistant", "developer": "system"}
 _TOOLS = ("tool", "function", "function_call", "observation", "tool_calls", "tool_response")
-
-# Why rows are left out.
-_UNKNOWN = message("no known format")
-_NOT_JSON = message("messages that are not a list of objects")
-_NOBODY = message("no messages")
-_TOOL = message("messages of tools")
-_STRANGER = message("roles other than system, user and assistant")
-_NOT_TEXT = message("content that is not text")
-_HALF = message("half of a surrogate pair")
-_EMPTY = message("an empty message")
-_SYSTEM = message("a system message after the first message")
-_FIRST = message("the first message is not the user's")
-_TWICE = message("two messages of the same role in a row")
-_LAST = message("the last message is not the assistant's")
-_ASKED = message("the prompt does not end with a message of the user")
-_REASONING = message("reasoning_content of a message that is not the assistant's")
-_CHECKS = message("checks that are not one pattern for each answer")
-_LONG = message("longer than 1,000,000 characters")
-_NOTHING_COMMON = message("chosen and rejected do not differ in their last message alone")
-_SAME = message("chosen and rejected are the same")
 
 
 class _Unfit(Exception):
@@ -91,7 +71,7 @@ def read_conversations(paths: Sequence[str | Path] | str | Path, *, encoding: st
     Raises:
         TextError: an input cannot be read, has none of these formats, or has no row that can be used.
     """
-    return _read(paths, encoding, COLUMNS, _FORMATS, _conversation, _KNOWN)
+    return _read(paths, encoding, COLUMNS, _Found(_FORMATS, _conversation, _KNOWN))
 
 
 def read_preferences(paths: Sequence[str | Path] | str | Path, *, encoding: str | None = None) -> Table:
@@ -103,7 +83,8 @@ def read_preferences(paths: Sequence[str | Path] | str | Path, *, encoding: str 
     Raises:
         TextError: as `read_conversations`.
     """
-    return _read(paths, encoding, PREFERENCE_COLUMNS, (("chosen", "rejected"),), _preference, _KNOWN_PREFERENCES)
+    found = _Found((("chosen", "rejected"),), _preference, _KNOWN_PREFERENCES)
+    return _read(paths, encoding, PREFERENCE_COLUMNS, found)
 
 
 def are_conversations(paths: Sequence[str | os.PathLike[str]]) -> bool:
@@ -116,7 +97,7 @@ def are_conversations(paths: Sequence[str | os.PathLike[str]]) -> bool:
         return False
     with suppress(TextError):
         for table in Inputs(names[:1], None, tables_only=True, table=True):
-            columns = {str(name).lower() for name in next(_rows(table, _KNOWN), (None, ()))[1]}
+            columns = _named(next(rows_of(table), (None, {}))[1]).keys()
             return "text" not in columns and any(columns >= set(form) for form in _FORMATS)
     return False
 
@@ -130,11 +111,11 @@ def from_conversations(rows: Iterable[Any], name: str = "<conversations>") -> Ta
     Raises:
         TextError: no row can be used.
     """
-    found = _Found(_FORMATS, _conversation)
+    found = _Found(_FORMATS, _conversation, _KNOWN)
     for number, row in enumerate(rows, 1):
         found.add(Place(name, number, row=True), row if isinstance(row, Mapping) else {"messages": row})
-    found.require_some(name, _KNOWN)
-    return from_rows(COLUMNS, found.rows, name).with_notes(found.notes())
+    found.require_some(name)
+    return replace(from_rows(COLUMNS, found.rows, name), notes=found.notes())
 
 
 def messages_of(cell: str) -> list[Message]:
@@ -148,89 +129,37 @@ def checks_of(cell: str) -> list[str]:
     return json.loads(cell) if cell else []
 
 
-Names = tuple[str, ...]
-
-
-def _read(
-    paths: Sequence[str | Path] | str | Path,
-    encoding: str | None,
-    columns: Names,
-    formats: Sequence[Names],
-    read: Callable[[Mapping[str, Any], Names], Row],
-    known: str,
-) -> Table:
-    inputs = Inputs(paths, encoding, tables_only=True, table=True)
-    if not len(inputs):
-        raise TextError("no table was given; name at least one file or folder, or - for standard input")
-    found, sources = _Found(formats, read), []
-    for table in inputs:
-        before, chars = len(found.rows), found.chars
-        found.composed = False
-        for where, row in _rows(table, known):
-            found.add(where, row)
-        if len(found.rows) > before:
-            counts = {"chars": found.chars - chars, "rows": len(found.rows) - before}
-            sources.append(table.source(**counts, normalised=found.composed))
-        elif table.file.named:
-            found.require_some(table.file.name, known, since=before)
-    found.require_some(inputs.first, known)
-    return Table(columns=columns, rows=found.rows, sources=with_copies(sources, inputs), notes=found.notes())
-
-
-def _rows(table: Reading | Columnar, known: str) -> Iterator[tuple[Place, Mapping[str, Any]]]:
-    """Yield place and values of each row of an input.
-
-    Raises:
-        TextError: the input is damaged, or is no table.
-    """
-    name = table.file.name
-    if isinstance(table, Columnar):
-        names = table.columns
-    elif table.format == "json":
-        yield from json_rows(name, table.pieces())
-        return
-    elif table.format == "text":
-        raise TextError(
-            "{name} is not a table, judging by its suffix; give {suffixes} files with conversations, or - for standard "
-            "input",
-            name=name,
-            suffixes=", ".join(TABLES),
-        )
-    else:
-        # No column has this name, so that the delimiter is one which gives a header with several names.
-        delimiter = "\t" if table.format == "tsv" else ","
-        names = next(delimited_rows(name, table.pieces, delimiter, ("\0",)), (1, []))[1]
-    for where, cells in cells_of(table, names):
-        yield where, dict(zip(names, cells, strict=True))
-
-
 class _Found:
-    """The rows that can be used, and what is said about all of them."""
+    """The rows that can be used, and what is said about all of them.
 
-    def __init__(self, formats: Sequence[Names], read: Callable[[Mapping[str, Any], Names], Row]) -> None:
+    Args:
+        formats: columns by which a row is recognized, the first ones first. read: makes the cells of a row, or raises
+            `_Unfit`. known: the formats, for people.
+    """
+
+    def __init__(self, formats: Sequence[Names], read: Callable[[Mapping[str, Any], Names], Row], known: str) -> None:
         self.rows: list[Row] = []
         self.chars, self.composed = 0, False
-        self._formats, self._read = formats, read
+        self._formats, self._read, self._known = formats, read, known
         self._recognized: Counter[Names] = Counter()
         self._left_out: Counter[str] = Counter()
         self._first: dict[str, Place] = {}
         self._seen: Mapping[str, Any] = {}  # the first row without a known format
 
     def add(self, where: Place, given: Mapping[str, Any]) -> None:
-        row = {str(name).lower(): value for name, value in given.items()}
+        row = _named(given)
         form = next((names for names in self._formats if row.keys() >= set(names)), None)
         try:
             if form is None:
                 self._seen = self._seen or given
-                raise _Unfit(_UNKNOWN)
+                raise _Unfit(message("no known format"))
             cells = self._read(row, form)
             normal = tuple(unicodedata.normalize("NFC", cell) for cell in cells)
             if len(normal[0]) > LONGEST:
-                raise _Unfit(_LONG)
+                raise _too_long()
         except _Unfit as unfit:
-            reason = str(unfit)
-            self._left_out[reason] += 1
-            self._first.setdefault(reason, where)
+            self._left_out[str(unfit)] += 1
+            self._first.setdefault(str(unfit), where)
             return
         assert form is not None
         self._recognized[form] += 1
@@ -238,7 +167,7 @@ class _Found:
         self.chars += sum(map(len, normal))
         self.composed = self.composed or normal != cells
 
-    def require_some(self, name: str, known: str, since: int = 0) -> None:
+    def require_some(self, name: str, since: int = 0) -> None:
         """Raise TextError if there are no rows after the first `since` ones."""
         if len(self.rows) > since:
             return
@@ -249,7 +178,7 @@ class _Found:
                 "{name}: no conversations are recognized in rows with {columns}; the columns may be {known}{hint}",
                 name=name,
                 columns=listed(self._seen),
-                known=known,
+                known=self._known,
                 hint=inner_rows(self._seen),
             )
         raise TextError("{name}: no row can be used: {reasons}", name=name, reasons=self._reasons())
@@ -257,17 +186,11 @@ class _Found:
     def notes(self) -> tuple[str, ...]:
         """Return what was recognized, and what was left out."""
         formats = "; ".join(f"{', '.join(names)} ({count:,})" for names, count in self._recognized.most_common())
-        told = [tr("Rows were recognized by their columns: {formats}.", formats=formats)]
-        if left_out := self._left_out.total():
-            told.append(
-                tr(
-                    "Left out: {count:,} of {rows:,} rows: {reasons}.",
-                    count=left_out,
-                    rows=left_out + len(self.rows),
-                    reasons=self._reasons(),
-                )
-            )
-        return tuple(told)
+        told = (tr("Rows were recognized by their columns: {formats}.", formats=formats),)
+        if not (count := self._left_out.total()):
+            return told
+        facts = {"count": count, "rows": count + len(self.rows), "reasons": self._reasons()}
+        return (*told, tr("Left out: {count:,} of {rows:,} rows: {reasons}.", **facts))
 
     def _reasons(self) -> str:
         return "; ".join(
@@ -276,53 +199,80 @@ class _Found:
         )
 
 
+def _read(paths: Sequence[str | Path] | str | Path, encoding: str | None, columns: Names, found: _Found) -> Table:
+    inputs = Inputs(paths, encoding, tables_only=True, table=True)
+    if not len(inputs):
+        raise TextError("no table was given; name at least one file or folder, or - for standard input")
+    sources = []
+    for table in inputs:
+        rows, chars, found.composed = len(found.rows), found.chars, False
+        for where, row in rows_of(table):
+            found.add(where, row)
+        if table.file.named:
+            found.require_some(table.file.name, since=rows)
+        if new := len(found.rows) - rows:
+            sources.append(table.source(chars=found.chars - chars, normalised=found.composed, rows=new))
+    found.require_some(inputs.first)
+    return Table(columns=columns, rows=found.rows, sources=with_copies(sources, inputs), notes=found.notes())
+
+
+def _named(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a row with the names of formats."""
+    return {unicodedata.normalize("NFC", str(name)).strip().lower(): value for name, value in row.items()}
+
+
 # --- rows -------------------------------------------------------------------------------------------------------------
 
 
 def _conversation(row: Mapping[str, Any], form: Names) -> Row:
     """Return the cells of a conversation. Raises `_Unfit`."""
-    if form[0] in _LISTS:
+    if len(form) == 1:
         messages = [*_system(row), *_messages(row[form[0]])]
     else:
         answer = _messages(row[form[1]], "assistant")
-        if not is_missing(row.get("reasoning_content")):
-            answer[-1] = answer[-1] | {"reasoning_content": _text(row["reasoning_content"])}
+        if reasoning := _text(row.get("reasoning_content")):
+            answer[-1]["reasoning_content"] = reasoning
         messages = [*_system(row), *_question(row, form[0]), *answer]
     _require_turns(messages)
     if messages[-1]["role"] != "assistant":
-        raise _Unfit(_LAST)
-    checks = _checks(row, sum(one["role"] == "assistant" for one in messages), isinstance(row.get("messages"), str))
-    return _json(messages), _text(row.get("skill")), checks
+        raise _Unfit(message("the last message is not the assistant's"))
+    checks, answers = row.get("checks"), sum(one["role"] == "assistant" for one in messages)
+    if is_missing(checks) or not checks:
+        return _json(messages), _text(row.get("skill")), ""
+    if isinstance(checks, str):  # a cell of a table of cells, or the pattern of the only answer
+        checks = _parsed(checks) if isinstance(row.get("messages"), str) else [checks]
+    if not isinstance(checks, list) or len(checks) != answers or not all(isinstance(one, str) for one in checks):
+        raise _Unfit(message("checks that are not one pattern for each answer"))
+    return _json(messages), _text(row.get("skill")), _json([_text(one) for one in checks])
 
 
 def _preference(row: Mapping[str, Any], form: Names) -> Row:
     """Return the cells of a prompt with two answers. Raises `_Unfit`."""
+    answers = [row[name] for name in form]
+    if isinstance(row.get("messages"), str):  # a table of cells
+        answers = [_parsed(answer) for answer in answers]
+    (*prompt, chosen), (*other, rejected) = (_messages(answer, "assistant") for answer in answers)
     asked = next((name for name in ("messages", *(pair[0] for pair in _PAIRS)) if not is_missing(row.get(name))), None)
-    answers = [_messages(row[name], "assistant") for name in form]
-    if all(len(one) > 1 for one in answers):  # with the prompt
-        *prompt, _ = answers[0]
-        if [prompt, *answers[1][-1:]] != [answers[1][:-1], answers[1][-1]]:
-            raise _Unfit(_NOTHING_COMMON)
-        prompt = [*(() if prompt[0]["role"] == "system" else _system(row)), *prompt]
-    elif asked is None:
-        raise _Unfit(_NOTHING_COMMON)
-    else:
-        prompt = [*_system(row), *_question(row, asked)]
-    chosen, rejected = (one[-1] for one in answers)
+    if prompt != other or not (prompt or asked):
+        raise _Unfit(message("chosen and rejected do not differ in their last message alone"))
+    if not prompt and asked:
+        prompt = _question(row, asked)
+    if prompt[0]["role"] != "system":
+        prompt = [*_system(row), *prompt]
     for last in (chosen, rejected):
         _require_turns([*prompt, last])
-    if not prompt or prompt[-1]["role"] != "user" or chosen["role"] != "assistant" or rejected["role"] != "assistant":
-        raise _Unfit(_ASKED)
+        if last["role"] != "assistant":
+            raise _Unfit(message("the prompt does not end with a message of the user"))
     if chosen == rejected:
-        raise _Unfit(_SAME)
+        raise _Unfit(message("chosen and rejected are the same"))
     return _json(prompt), _json(chosen), _json(rejected)
 
 
 def _question(row: Mapping[str, Any], name: str) -> list[dict[str, str]]:
     """Return the messages before an answer; an instruction of Alpaca is followed by its input."""
-    messages = _messages(row[name], "user")
+    messages = _messages(row[name], "" if name == "messages" else "user")
     if name == "instruction" and (given := _text(row.get("input"))).strip():
-        messages[-1] = messages[-1] | {"content": f"{messages[-1]['content']}\n\n{given}"}
+        messages[-1]["content"] += f"\n\n{given}"
     return messages
 
 
@@ -335,76 +285,80 @@ def _messages(given: Any, role: str = "") -> list[dict[str, str]]:
     """Return messages from a list of any of the formats, from that list as JSON, or from the text of a `role`."""
     if role and not isinstance(given, list | Mapping):
         return [{"role": role, "content": _text(given)}]
-    if isinstance(given, str):
-        try:
-            given = json.loads(given)
-        except (ValueError, RecursionError):
-            raise _Unfit(_NOT_JSON) from None
-    given = [given] if isinstance(given, Mapping) else given
-    if not isinstance(given, list | tuple) or not all(isinstance(one, Mapping) for one in given):
-        raise _Unfit(_NOT_JSON)
-    if not given:
-        raise _Unfit(_NOBODY)
-    return [_message(one) for one in given]
+    found = _parsed(given)
+    found = [found] if isinstance(found, Mapping) else found
+    if not isinstance(found, list | tuple) or not all(isinstance(one, Mapping) for one in found):
+        raise _not_messages()
+    if not found:
+        raise _Unfit(message("no messages"))
+    if len(found) > LONGEST // SHORTEST:
+        raise _too_long()
+    return [_message(one) for one in found]
 
 
 def _message(given: Mapping[str, Any]) -> dict[str, str]:
     role = given.get("role", given.get("from"))
     if role in _TOOLS or given.get("tool_calls") or given.get("function_call"):
-        raise _Unfit(_TOOL)
+        raise _Unfit(message("messages of tools"))
     role = _ROLES.get(role, role) if isinstance(role, str) else role
     if role not in ("system", "user", "assistant"):
-        raise _Unfit(_STRANGER)
+        raise _Unfit(message("roles other than system, user and assistant"))
     content = given["content"] if "content" in given else given.get("value")
     if isinstance(content, list):
         if not all(isinstance(part, Mapping) and isinstance(part.get("text"), str) for part in content):
-            raise _Unfit(_NOT_TEXT)
+            raise _no_text()
         content = "".join(part["text"] for part in content)
     told = {"role": role, "content": _text(content)}
     if (reasoning := _text(given.get("reasoning_content"))).strip():
         if role != "assistant":
-            raise _Unfit(_REASONING)
+            raise _Unfit(message("reasoning_content of a message that is not the assistant's"))
         told["reasoning_content"] = reasoning
     return told
 
 
 def _text(value: Any) -> str:
     """Return a text of a file in the form of all texts; "" for none."""
-    if not is_missing(value) and not isinstance(value, str | int | float):
-        raise _Unfit(_NOT_TEXT)
-    text = spelled(Place("", 1), "", value).replace("\r\n", "\n").replace("\r", "\n")
+    try:
+        text = spelled(Place("", 1), "", value).replace("\r\n", "\n").replace("\r", "\n")
+    except TextError:
+        raise _no_text() from None
     if HALF_PAIR.search(text):
-        raise _Unfit(_HALF)
+        raise _Unfit(message("half of a surrogate pair"))
     return text
 
 
-def _checks(row: Mapping[str, Any], answers: int, in_json: bool) -> str:
-    given = row.get("checks")
-    if is_missing(given) or given in ("", []):
-        return ""
-    if isinstance(given, str) and in_json:
-        try:
-            given = json.loads(given)
-        except (ValueError, RecursionError):
-            raise _Unfit(_CHECKS) from None
-    patterns = [given] if isinstance(given, str) else given
-    if not isinstance(patterns, list) or len(patterns) != answers or not all(isinstance(one, str) for one in patterns):
-        raise _Unfit(_CHECKS)
-    return _json([_text(one) for one in patterns])
+def _parsed(value: Any) -> Any:
+    """Return what a text holds as JSON; other values as they are."""
+    try:
+        return json.loads(value) if isinstance(value, str) else value
+    except (ValueError, RecursionError):
+        raise _not_messages() from None
 
 
 def _require_turns(messages: Sequence[Message]) -> None:
     """Raise `_Unfit` unless a user and an assistant speak in turn, perhaps after a system message."""
     if not all(one["content"].strip() for one in messages):
-        raise _Unfit(_EMPTY)
+        raise _Unfit(message("an empty message"))
     roles = [one["role"] for one in messages]
     turns = roles[roles[0] == "system" :]
-    if not turns or "system" in turns:
-        raise _Unfit(_SYSTEM if turns else _NOBODY)
-    if turns[0] != "user":
-        raise _Unfit(_FIRST)
+    if "system" in turns:
+        raise _Unfit(message("a system message after the first message"))
+    if turns[:1] != ["user"]:
+        raise _Unfit(message("the first message is not the user's"))
     if any(one == other for one, other in pairwise(turns)):
-        raise _Unfit(_TWICE)
+        raise _Unfit(message("two messages of the same role in a row"))
+
+
+def _too_long() -> _Unfit:
+    return _Unfit(message("longer than 1,000,000 characters"))
+
+
+def _no_text() -> _Unfit:
+    return _Unfit(message("content that is not text"))
+
+
+def _not_messages() -> _Unfit:
+    return _Unfit(message("messages that are not a list of objects"))
 
 
 def _json(value: object) -> str:
