@@ -16,7 +16,7 @@ from torch import nn
 
 from jumok.config import BERTConfig, EncoderDecoderConfig, GPTConfig
 from jumok.models import Model, build
-from jumok.tokenizers import Tokenizer, train_tokenizer
+from jumok.tokenizers import Tokenizer, train_tokenizer, with_chat
 from jumok.view.model_page import ModelPage
 
 TEXT = "나는 학교에 갔다. 너는 밥을 먹었다."
@@ -30,6 +30,11 @@ FLAGS = ["--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-backgroun
 def gpt(kind: str = "char", text: str = TEXT, **settings: Any) -> Model:
     shared = {} if settings.get("family") == "classic" else {"n_kv_head": 2}
     return _scrambled(GPTConfig, train_tokenizer((text + "\n") * 4, kind), **shared, **settings)
+
+
+def chat(**settings: Any) -> Model:
+    words = with_chat(train_tokenizer((TEXT + "\n") * 4))
+    return _scrambled(GPTConfig, words, n_kv_head=2, **{"context_length": 400, **settings})
 
 
 def classifier() -> Model:
@@ -49,6 +54,7 @@ def pairs() -> Model:
 
 MODELS: dict[str, Callable[[], Model]] = {
     "gpt": gpt,
+    "chat": chat,
     "jamo": lambda: gpt("jamo"),
     "bpe": lambda: gpt("bpe"),
     "classic": lambda: gpt(family="classic"),

@@ -21,12 +21,14 @@ from jumok.serve.metrics import Metrics
 from jumok.serve.middleware import limited
 from jumok.serve.server import Server, listen
 from jumok.serve.settings import ServeSettings
-from jumok.tokenizers import train_tokenizer
+from jumok.tokenizers import train_tokenizer, with_chat
 
 
-def random_model(config: Any, text: str, special: Sequence[str], *, seed: int, **given: Any) -> Any:
-    """A tiny model with random parameters, and a tokenizer of this text."""
+def random_model(config: Any, text: str, special: Sequence[str], *, seed: int, chat: bool = False, **given: Any) -> Any:
+    """A tiny model with random parameters, and a tokenizer of this text. chat: with a chat template."""
     tokenizer = train_tokenizer(text, special_tokens=special)
+    if chat:
+        tokenizer = with_chat(tokenizer)
     torch.manual_seed(seed)
     sizes = {"n_layer": 1, "n_head": 2, "n_embd": 16, "context_length": 32, "vocab_size": tokenizer.vocab_size}
     model = build(config(**{**sizes, **given})).eval()

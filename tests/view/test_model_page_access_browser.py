@@ -15,7 +15,15 @@ pytestmark = [pytest.mark.browser, pytest.mark.long]
 
 ModelPages = Callable[[str], Path]
 
-VIEWS = [("gpt", "write"), ("gpt", "step"), ("gpt", "attention"), ("classifier", ""), ("bert", ""), ("pairs", "")]
+VIEWS = [
+    ("chat", "chat"),
+    ("gpt", "write"),
+    ("gpt", "step"),
+    ("gpt", "attention"),
+    ("classifier", ""),
+    ("bert", ""),
+    ("pairs", ""),
+]
 TEXTS = {"bert": "나는 [MASK]에 갔다.", "pairs": "학교에 갔다"}
 OPERATED = {
     "button", "checkbox", "combobox", "link", "listbox", "menuitem", "option", "radio", "searchbox", "slider",
@@ -23,6 +31,7 @@ OPERATED = {
 }  # fmt: skip
 # That a view, or the page of a model with one view, shows what it has to show.
 READY = {
+    "chat": "document.querySelector('#chat-again')",
     "write": "document.querySelector('.candidate')",
     "step": "document.querySelector('.step-stage canvas').height > 40",
     "attention": "document.querySelector('#viewer-head-switch')",

@@ -156,5 +156,5 @@ class Endpoints:
         return endpoint
 
     def _about(self, name: str) -> dict[str, Any]:
-        created, task = self._models.created(name), self._models.task(name)
-        return {"id": name, "object": "model", "created": created, "owned_by": "jumok", "task": task}
+        created, task, chat = self._models.created(name), self._models.task(name), self._models.has_chat(name)
+        return {"id": name, "object": "model", "created": created, "owned_by": "jumok", "task": task, "chat": chat}

@@ -19,7 +19,10 @@ from jumok.view import model_page, page
 from jumok.view.bundle import packaged, script
 
 ENTRY = "serve/assets/app.js"
-STYLES = ("view/assets/base/base.css", "view/assets/page/page.css", "serve/assets/playground.css")
+STYLES = tuple(
+    f"{name}.css"
+    for name in ("view/assets/base/base", "view/assets/page/page", "view/assets/chat/chat", "serve/assets/playground")
+)
 
 
 class _Page(NamedTuple):

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from jumok.config import count_parameters
 from jumok.config.features import task_of
+from jumok.config.huggingface import read_json
 from jumok.errors import JumokError, RunError, ServeError
 from jumok.inference.requests import Overloaded
 from jumok.inference.service import Counts, Service
@@ -20,9 +21,10 @@ from jumok.interop.huggingface import is_hf
 from jumok.interop.huggingface.folder import SUFFIXES
 from jumok.memory import free_memory
 from jumok.models import Model
+from jumok.models.checks import require_tokenizer
 from jumok.models.encoder_decoder import EncoderDecoder
 from jumok.models.gpt import GPT
-from jumok.runs.folder import MODEL_FILES, RunFolder
+from jumok.runs.folder import MODEL_FILES, TOKENIZER_SETTINGS, RunFolder
 from jumok.runs.load import load, stored_shape
 from jumok.serve.run_folders import RunFolders, has_parameters
 from jumok.serve.settings import ServeSettings
@@ -157,6 +159,23 @@ class ServedModels:
         with suppress(JumokError):
             return task_of(stored_shape(run.folder)[0]) if served is None else served.task
         return None
+
+    def has_chat(self, name: str) -> bool:
+        """Return whether a model writes and has a chat template, also of one that is not loaded.
+
+        Raises:
+            UnknownModel: there is no such model.
+        """
+        run = self._run(name)
+        if self.task(name) != "lm":
+            return False
+        if run.served is not None:
+            return bool(require_tokenizer(run.served.model).chat_templates)
+        if (run.folder / "chat_template.jinja").is_file():
+            return True
+        with suppress(JumokError, OSError):
+            return "chat_template" in read_json(run.folder / TOKENIZER_SETTINGS)
+        return False
 
     def counts(self) -> dict[str, Counts]:
         """Return the counts of the loaded models that write."""

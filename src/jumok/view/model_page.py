@@ -36,6 +36,7 @@ from jumok.models import Model, build_blank
 from jumok.models.checks import require_finite, require_tokenizer
 from jumok.models.special_ids import frame_of, start_ids
 from jumok.tokenizers import Tokenizer
+from jumok.tokenizers._turns import Piece
 from jumok.view.bundle import script
 from jumok.view.page import HTMLFile, embedded, filled, one_line
 from jumok.view.page_tokenizer import require_readable
@@ -52,7 +53,7 @@ ALIGNMENT = 16  # bytes
 ENTRY = "view/assets/page/app.js"
 WORKER = "view/assets/model/worker.js"
 HTML = "page/page.html"
-STYLES = ("base/base.css", "viewer/viewer.css", "page/page.css", "page/explain.css")
+STYLES = ("base/base.css", "viewer/viewer.css", "page/page.css", "page/explain.css", "chat/chat.css")
 
 
 class ModelPage(HTMLFile):
@@ -144,7 +145,32 @@ def describe(model: Model) -> dict[str, Any]:
         "labels": labels,
         "tokenizer": require_tokenizer(model).kind,
         "task": task_of(model.config),
+        "chat": chat_of(model),
         "sampling": {"temperature": 0.0 if greedy else Sampling().temperature, "top_k": 0, "top_p": 1.0},
+    }
+
+
+def chat_of(model: Model) -> dict[str, Any] | None:
+    """Return the chat template of a model that a page can hold a conversation with; None: there is none.
+
+    A page has no Jinja, so the template is given as constant pieces, `jumok.tokenizers.Turns`.
+    """
+    template = require_tokenizer(model).chat
+    turns = template.turns if template and isinstance(model.config, GPTConfig) and not model.config.labels else None
+    if template is None or turns is None:
+        return None
+
+    def texts(pieces: tuple[Piece, Piece]) -> list[str]:
+        return [piece.text for piece in pieces]
+
+    return {
+        "start": turns.start.text,
+        "roles": {name: texts(around) for name, around in turns.roles.items()},
+        "generation_prompt": turns.generation_prompt.text,
+        "reasoning": texts(turns.reasoning) if turns.reasoning else None,
+        "strips": sorted(turns.strips),
+        "end": turns.end,
+        "tokens": template.tokens,
     }
 
 

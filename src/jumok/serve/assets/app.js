@@ -1,6 +1,7 @@
 // @ts-check
 // The entry of the playground.
 
+import { ChatView } from "./chat_view.js";
 import { NewView } from "./new_view.js";
 import { RunView } from "./run_view.js";
 import { RunsView } from "./runs_view.js";
@@ -9,6 +10,7 @@ import { TokensView } from "./tokens_view.js";
 import { WriteView } from "./write_view.js";
 
 const shell = new Shell({
+  chat: (host, owner, name) => new ChatView(host, owner, name),
   write: (host, owner, name) => new WriteView(host, owner, name),
   tokens: (host, owner) => new TokensView(host, owner),
   runs: (host, owner) => new RunsView(host, owner),

@@ -3,12 +3,12 @@
 
 import { element } from "../../view/assets/base/controls.js";
 import { count, decimal, percent, t } from "../../view/assets/base/words.js";
-import { tintOf } from "../../view/assets/page/cells.js";
+import { tokenCell } from "../../view/assets/chat/token_cell.js";
 import { listen, post } from "./server.js";
 
 const LIKELY = 8; // candidates that are asked for with each token
 
-/** @typedef {{id: string, task: string | null}} Model */
+/** @typedef {{id: string, task: string | null, chat: boolean}} Model */
 /** @typedef {{prompt: string, tokens: number, temperature: number, top_p: number, seed: number}} Settings */
 
 // A token begins at a place in the text, in characters. The first one of a text has no log-probability. The likely ones are
@@ -128,31 +128,15 @@ export class Column {
       const text = this.textOf(this.drawn, this.drawn + 1);
       const surprise = this.held - (token.logprob ?? 0);
       this.held = text ? 0 : surprise;
-      if (text) this.output.append(this.cell(this.drawn, text, token.logprob === null ? null : surprise));
+      if (!text) continue;
+      const place = this.drawn;
+      const look = () => this.onlook(this, place);
+      const seen = token.logprob === null ? null : surprise;
+      const cell = tokenCell(text, seen, look, token.given ? "token given" : "token");
+      cell.dataset.place = String(place);
+      this.output.append(cell);
     }
     this.count();
-  }
-
-  /** @param {number} place @param {string} text @param {number | null} surprise */
-  cell(place, text, surprise) {
-    const look = () => this.onlook(this, place);
-    // No button: a line break in one does not break the line of the text.
-    const cell = element("span", {
-      role: "button",
-      tabindex: 0,
-      class: this.tokens[place].given ? "token given" : "token",
-      "data-place": place,
-      text,
-      title: surprise === null ? null : percent(Math.exp(-surprise)),
-      onclick: look,
-      onkeydown: (/** @type {KeyboardEvent} */ event) => {
-        if (event.key !== "Enter" && event.key !== " ") return;
-        event.preventDefault();
-        look();
-      },
-    });
-    if (surprise !== null) cell.style.background = `var(--tint-${tintOf(surprise)})`;
-    return cell;
   }
 
   count() {
@@ -213,5 +197,8 @@ export function sharesOf(rows, chosen, onpick) {
   );
 }
 
-/** A token with a sign for each space and line break. @param {string} token */
-export const visible = (token) => token.replaceAll(" ", "␣").replaceAll("\n", "↵");
+/** A token with a sign for each space and line break; a part of a character as its bytes, such as <EB>. @param {string} token */
+export function visible(token) {
+  if (token.startsWith("bytes:")) return token.slice(6).replace(/\\x(..)/g, (_, byte) => `<${byte.toUpperCase()}>`);
+  return token.replaceAll(" ", "␣").replaceAll("\n", "↵");
+}

@@ -25,7 +25,7 @@ import { words } from "./words.toml";
 defineWords(words);
 
 const TOAST = 5000; // milliseconds
-const TABS = ["write", "tokens", "runs"];
+const TABS = ["chat", "write", "tokens", "runs"];
 const TAB_OF = Object.freeze({ run: "runs", new: "runs" });
 
 /** A view; `show` draws it anew in another language or theme. @typedef {{show: () => void, close: () => void}} View */

@@ -112,14 +112,8 @@ function shown({ model, ids, tokens }, characters) {
       "p",
       { class: "pieces" },
       tokens.map((token, i) =>
-        element("span", { class: `piece hue-${i % HUES}`, title: `${ids[i]}`, text: spelled(token) }),
+        element("span", { class: `piece hue-${i % HUES}`, title: `${ids[i]}`, text: visible(token) }),
       ),
     ),
   ]);
-}
-
-/** A part of a character is written as its bytes, such as <EB>. @param {string} token */
-function spelled(token) {
-  if (token.startsWith("bytes:")) return token.slice(6).replace(/\\x(..)/g, (_, byte) => `<${byte.toUpperCase()}>`);
-  return visible(token);
 }

@@ -5,6 +5,7 @@ import { button, choice, element } from "../../view/assets/base/controls.js";
 import { t } from "../../view/assets/base/words.js";
 import { writeState } from "../../view/assets/page/state.js";
 import { Column, sharesOf } from "./column.js";
+import { settingFields } from "./fields.js";
 import { ask, page } from "./server.js";
 
 const TASKS = ["lm", "seq2seq", "classify", "mlm"];
@@ -20,10 +21,7 @@ export class WriteView {
     this.shell = shell;
     this.name = name;
     this.prompt = "";
-    this.tokens = 100;
-    this.temperature = 0.8;
-    this.top_p = 1;
-    this.seed = 7;
+    this.settings = { tokens: 100, temperature: 0.8, top_p: 1, seed: 7 };
     this.working = false;
     /** @type {Model[]} */
     this.models = [];
@@ -104,14 +102,7 @@ export class WriteView {
             prompt,
           ]),
           element("div", { class: "line" }, [
-            ...(draws
-              ? [
-                  this.number("tokens", 1, 2000, 1),
-                  this.number("temperature", 0, 2, 0.05),
-                  this.number("top_p", 0.01, 1, 0.01),
-                  this.number("seed", 0, 2 ** 31 - 1, 1),
-                ]
-              : []),
+            ...(draws ? settingFields(this.settings) : []),
             element("button", {
               type: "submit",
               id: "go",
@@ -142,25 +133,6 @@ export class WriteView {
     return choice(label, options, value, (id) => this.choose(place, id), { id: `model-${place}` });
   }
 
-  /** @param {"seed" | "temperature" | "tokens" | "top_p"} name @param {number} min @param {number} max @param {number} step */
-  number(name, min, max, step) {
-    const input = element("input", {
-      id: name,
-      type: "number",
-      min,
-      max,
-      step,
-      value: this[name],
-      onchange: (/** @type {any} */ { target }) => {
-        this[name] = Math.min(max, Math.max(min, Number(target.value) || 0));
-      },
-    });
-    return element("label", { class: "choice" }, [
-      element("span", { class: "choice-label", text: t(`write.${name}`) }),
-      input,
-    ]);
-  }
-
   /** @param {Column} column @param {number} i */
   columnBox(column, i) {
     const name = column.model.id;
@@ -186,8 +158,7 @@ export class WriteView {
     this.working = true;
     this.detail.hidden = true;
     this.show();
-    const { tokens, temperature, top_p, seed } = this;
-    const settings = { prompt: this.prompt.normalize("NFC"), tokens, temperature, top_p, seed };
+    const settings = { prompt: this.prompt.normalize("NFC"), ...this.settings };
     await Promise.all(this.columns.map((column) => this.shell.trying(() => column.work(settings))));
     this.working = false;
     if (this.host.isConnected) this.show();

@@ -4,6 +4,7 @@
 
 import { Answering } from "./answering.js";
 import { BERT } from "./bert.js";
+import { Chat } from "./chat.js";
 import { Classifying } from "./classifying.js";
 import { EncoderDecoder } from "./encoder_decoder.js";
 import { EngineError } from "./errors.js";
@@ -49,7 +50,8 @@ export class LocalEngine {
     this.tokenizer = tokenizer;
     this.reader = new TokenNames(tokenizer);
     this.tracing = new Tracing(about, this.reader);
-    this.writing = about.kind === "gpt" && model instanceof GPT ? new Writing(model, this.reader) : null;
+    this.chat = about.chat ? new Chat(about.chat, tokenizer) : null;
+    this.writing = about.kind === "gpt" && model instanceof GPT ? new Writing(model, this.reader, this.chat) : null;
     const labelled = about.labels.length > 0 && !(model instanceof EncoderDecoder);
     this.classifying = labelled ? new Classifying(model, tokenizer) : null;
     this.answering = model instanceof EncoderDecoder ? new Answering(model, this.reader) : null;
@@ -76,6 +78,14 @@ export class LocalEngine {
       end: units[places[i][1]],
     }));
     return { ids, pieces, text: characters.join("") };
+  }
+
+  /** @param {import("./chat.js").Message[]} messages @param {{tokens: number}} settings the most of the answer */
+  async prompt(messages, { tokens }) {
+    if (!this.chat) throw this._not("chat");
+    const { ids, left } = this.chat.fitting(messages, tokens, this.about.context_length);
+    const names = ids.map((id) => this.reader.name(id));
+    return { ids, left, names, tokens: Math.min(tokens, this.about.context_length - ids.length) };
   }
 
   /** @param {number[]} ids */

@@ -110,13 +110,17 @@ export class Tokenizer {
     return new TextEncoder().encode(token);
   }
 
-  /** The ids of a text, without special tokens. @param {string} text @returns {number[]} */
-  encode(text) {
+  /**
+   * The ids of a text, without special tokens.
+   * @param {string} text @param {boolean} [ordinary] added tokens in the text are ordinary text for every kind
+   * @returns {number[]}
+   */
+  encode(text, ordinary = false) {
     const at = loneSurrogate(text);
     if (at >= 0) throw new EngineError("engine.surrogate", { position: at });
     /** @type {number[]} */
     const ids = [];
-    for (const { part, id } of this._outside(text)) {
+    for (const { part, id } of ordinary ? [{ part: text, id: null }] : this._outside(text)) {
       if (id !== null) ids.push(id);
       else if (part) this._encodePart(this.normalised(part), ids);
     }

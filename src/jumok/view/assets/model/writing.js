@@ -3,6 +3,7 @@
 // (`window.js`); what two calls have in common at their beginning is read once.
 
 import { distribution, knownLogits, rankOf } from "./candidates.js";
+import { AnswerStream } from "./chat.js";
 import { drawn, Random, settingsOf } from "./sampling.js";
 import { Queue, Turns } from "./turns.js";
 import { Reading, windowStart } from "./window.js";
@@ -20,10 +21,11 @@ const USUAL_TOP = 12;
 
 /** Writes and scores with one GPT. */
 export class Writing {
-  /** @param {GPT} model @param {TokenNames} reader */
-  constructor(model, reader) {
+  /** @param {GPT} model @param {TokenNames} reader @param {import("./chat.js").Chat | null} [chat] */
+  constructor(model, reader, chat = null) {
     this.model = model;
     this.reader = reader;
+    this.chat = chat;
     this.reading = new Reading(model);
     this.scores = new Reading(model); // its own, so that a prompt is not read anew for each of the two
     /** @type {(Scored | null)[]} of the tokens in the window of `scores` */
@@ -114,42 +116,45 @@ export class Writing {
   }
 
   /**
-   * Continue a text, token by token.
+   * Continue a text, token by token; with a chat template it is one up to where an answer begins.
    * @param {number[]} ids @param {import("../page/engine_types.js").WriteSettings} settings
    * @param {(token: import("../page/engine_types.js").Written) => void} onToken @param {() => boolean} stopped
    * @returns {Promise<import("../page/engine_types.js").WriteResult>}
    */
-  async write(ids, { tokens = 200, sampling = {}, off = [], top = USUAL_TOP }, onToken, stopped) {
+  async write(ids, { tokens = 200, sampling = {}, off = [], top = USUAL_TOP, begun }, onToken, stopped) {
     const settings = settingsOf(sampling);
     const random = new Random(sampling.seed);
+    const answer = begun && this.chat ? new AnswerStream(this.chat, ids) : null;
     const stream = this.reader.tokenizer.stream();
+    const rest = () => (answer ? answer.finish().added : stream.finish());
     const turns = new Turns();
     const text = [...ids];
     const times = [performance.now()];
-    const { eos_ids: ends = [], pad_id: pad = null } = this.model.config;
+    const { eos_ids, pad_id: pad = null } = this.model.config;
+    const ends = [...(eos_ids ?? []), ...(answer ? [answer.chat.turns.end] : [])];
     for (let count = 0; count < tokens; count += 1) {
       await turns.pause();
       const logits = stopped() ? null : await this.logitsAfter(text, off, turns, stopped);
-      if (!logits) return { ids: text, ended: "stop", rest: stream.finish() };
+      if (!logits) return { ids: text, ended: "stop", rest: rest() };
       const found = distribution(logits, settings, text, top, this.reader);
       const choice = found.choice.slice();
       if (pad !== null && !ends.includes(pad)) choice[pad] = -Infinity; // padding is never generated
-      const id = drawn(choice, settings, random);
+      const id = begun?.[count] ?? drawn(choice, settings, random);
       text.push(id);
       times.push(performance.now());
       const measured = times.slice(-RATED - 1);
       onToken({
         id,
         text: this.reader.name(id),
-        added: ends.includes(id) ? "" : stream.push(id),
+        ...(answer?.push(id) ?? { added: ends.includes(id) ? "" : stream.push(id) }),
         probability: found.probabilities[id],
         surprise: found.surprise(id),
         entropy: found.entropy,
         alternatives: found.alternatives,
         per_second: (1000 * (measured.length - 1)) / Math.max(1e-3, measured[measured.length - 1] - measured[0]),
       });
-      if (ends.includes(id)) return { ids: text, ended: "end", rest: stream.finish() };
+      if (ends.includes(id)) return { ids: text, ended: "end", rest: rest() };
     }
-    return { ids: text, ended: "length", rest: stream.finish() };
+    return { ids: text, ended: "length", rest: rest() };
   }
 }

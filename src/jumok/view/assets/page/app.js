@@ -5,6 +5,7 @@ import { showTrouble } from "../base/page_chrome.js";
 import { messageOf, preferredLanguage, setLanguage } from "../base/words.js";
 import { AnswerView } from "./answer_view.js";
 import { AttentionView } from "./attention_view.js";
+import { ChatView } from "./chat_view.js";
 import { ClassifyView } from "./classify_view.js";
 import { openEngine } from "./engine.js";
 import { FillView } from "./fill_view.js";
@@ -29,6 +30,9 @@ const EXAMPLES = {
   classifier: "기대하지 않고 봤는데 생각보다 훨씬 재미있었습니다.",
   bert: "오늘은 [MASK]가 좋아서 친구와 공원에 갔다.",
 };
+
+/** @type {[string, MakeView]} of a model with a chat template */
+const CHAT = ["chat", (host, session, frame) => new ChatView(host, session, frame)];
 
 /** @type {Record<string, [string, MakeView][]>} */
 const VIEWS = {
@@ -67,9 +71,12 @@ async function openPage() {
   setWords(document);
   const session = new Session(await openEngine(), { language, theme: state.theme });
   setState(session, state);
-  const frame = new Frame(session, VIEWS[session.engine.about.kind], { bytes: header.bytes });
+  const { about } = session.engine;
+  const views = [...(about.chat ? [CHAT] : []), ...VIEWS[about.kind]];
+  const frame = new Frame(session, views, { bytes: header.bytes });
   document.getElementById("opening")?.remove();
   frame.start();
+  if (about.chat && state.view && state.view !== "chat") frame.open("write"); // the text of the link is to be continued
   const first = /** @type {any} */ (frame.made.get(frame.view)?.view);
   const still = matchMedia("(prefers-reduced-motion: reduce)").matches;
   const usual = state.text === undefined && !still ? FIRST_TEXT : undefined;

@@ -43,6 +43,7 @@ export const ENGINE_METHODS = [
   "encode",
   "spell",
   "decode",
+  "prompt",
   "next",
   "score",
   "write",

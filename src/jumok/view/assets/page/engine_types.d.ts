@@ -38,6 +38,32 @@ export interface About {
   tokenizer: "char" | "jamo" | "bpe" | "other";
   task: string;
   sampling: Sampling;
+  chat: ChatTurns | null; // null: the model has no chat template
+}
+
+/** A chat template as constant pieces of text; see `jumok.tokenizers.Turns`. tokens: ids of those in the pieces. */
+export interface ChatTurns {
+  start: string;
+  roles: Record<string, [before: string, after: string]>;
+  generation_prompt: string;
+  reasoning: [before: string, after: string] | null;
+  strips: string[];
+  end: number;
+  tokens: Record<string, number>;
+}
+
+export interface Message {
+  role: "system" | "user" | "assistant";
+  content: string;
+  reasoning_content?: string; // of an assistant
+}
+
+/** A conversation that is read: its ids, each to be shown, how many messages are left out, and the most tokens to write. */
+export interface Prompt {
+  ids: number[];
+  names: string[];
+  left: number;
+  tokens: number;
 }
 
 /**
@@ -93,6 +119,8 @@ export interface Written {
   entropy: number;
   alternatives: Alternative[];
   per_second: number; // tokens, lately
+  thought?: boolean; // of an answer: whether the token is of its reasoning,
+  special?: boolean; // and whether it is a token of the template
 }
 
 export interface WriteSettings {
@@ -100,6 +128,7 @@ export interface WriteSettings {
   sampling?: Sampling;
   off?: Head[];
   top?: number;
+  begun?: number[]; // an answer is written: ids that it begins with
 }
 
 /** The prompt and what was written; `ended` is "stop" by `engine.stop()`, "end" at an id that ends a text. */
@@ -187,6 +216,7 @@ export interface Engine {
   spell(ids: number[]): Promise<Encoded>;
   /** The text of ids, without half a character at its end. */
   decode(ids: number[]): Promise<string>;
+  prompt(messages: Message[], settings: { tokens: number }): Promise<Prompt>;
   next(ids: number[], settings?: { off?: Head[]; sampling?: Sampling; top?: number }): Promise<Next>;
   /** One for each id but the first; null for those before the window that the model sees. */
   score(ids: number[], settings?: { off?: Head[]; top?: number }): Promise<(Scored | null)[]>;

@@ -7,7 +7,7 @@ import { decimal, percent, t } from "../base/words.js";
 import { MARK_LEVELS, MOST_SURPRISE } from "./cells.js";
 
 /** @typedef {import("./tree.js").Token} Token */
-/** What the buttons do, by their names. @typedef {Record<"write" | "stop" | "edit" | "again" | "both" | "undo" | "redo" | "copy" | "save" | "link" | "before" | "after" | "open", () => void>} Actions */
+/** What the buttons do, by their names. @typedef {Record<"write" | "stop" | "edit" | "again" | "both" | "undo" | "redo" | "copy" | "save" | "link" | "before" | "after", () => void>} Actions */
 
 const NAT = 1 / Math.LN2; // bits
 
@@ -49,19 +49,32 @@ export function writeParts(actions, { note, surface, below, distribution, sampli
   const sheet = element("div", { class: "sheet" }, [noted, chips, surface, reading, legend, ...below]);
   const desk = element("div", { class: "desk", id: "desk" }, [sheet]);
 
-  const heading = element("h2", { id: "place-name" });
-  const facts = element("p", { class: "figures token-facts" });
   const before = arrow("‹", "place.previous", actions.before);
   const after = arrow("›", "place.next", actions.after);
+  const side = sideParts([before, after], [distribution], sampling);
+  const host = element("div", { class: "write" }, [desk, toolbar, side.host]);
+  return { ...side, host, tools, length, chips, reading, legend, desk, before, after };
+}
+
+/**
+ * What stands beside a text: a token of it, and how the next one is drawn. On a small screen it is a sheet that opens.
+ * @param {Element[]} steps @param {Element[]} content @param {Element} sampling
+ */
+export function sideParts(steps, content, sampling) {
+  const heading = element("h2", { id: "place-name" });
+  const facts = element("p", { class: "figures token-facts" });
+  const open = (wanted = handle.getAttribute("aria-expanded") !== "true") => {
+    handle.setAttribute("aria-expanded", String(wanted));
+    host.classList.toggle("open", wanted);
+  };
   const folded = { class: "quiet handle", "data-word": "panel", "aria-expanded": "false" };
-  const handle = button("", { ...folded, onclick: actions.open });
+  const handle = button("", { ...folded, onclick: () => open() });
   const named = element("h2", { "data-word": "sampling" });
-  const side = element("aside", { class: "side", "data-label": "panel" }, [
-    element("div", { class: "section-head" }, [heading, before, after, handle]),
-    element("div", { class: "side-body" }, [facts, distribution, named, sampling]),
+  const host = element("aside", { class: "side", "data-label": "panel" }, [
+    element("div", { class: "section-head" }, [heading, ...steps, handle]),
+    element("div", { class: "side-body" }, [facts, ...content, named, sampling]),
   ]);
-  const host = element("div", { class: "write" }, [desk, toolbar, side]);
-  return { host, tools, length, chips, reading, legend, desk, heading, facts, before, after, handle, side };
+  return { host, heading, facts, open };
 }
 
 /** Buttons that switch heads on again which are off. @param {import("./session.js").Session} session */

@@ -68,7 +68,6 @@ export class WriteView {
       link: () => void this.frame.copyLink(),
       before: () => this.step(-1),
       after: () => this.step(1),
-      open: () => this.open(),
     };
     const parts = writeParts(actions, {
       note: session.engine.about.note,
@@ -229,7 +228,7 @@ export class WriteView {
   lookAt(place) {
     if (this.session.writing) return;
     this.session.set({ place });
-    if (place !== null) this.open(true);
+    if (place !== null) this.parts.open(true);
   }
 
   /** The first token that is shown. @returns {number | null} */
@@ -244,12 +243,6 @@ export class WriteView {
     const to = (session.place ?? session.tree.length) + by;
     if (to >= session.tree.length) session.set({ place: null });
     else if (to >= (this.firstPlace() ?? Infinity)) session.set({ place: to });
-  }
-
-  /** Open or fold the panel, which is a sheet on a small screen. @param {boolean} [open] */
-  open(open = this.parts.handle.getAttribute("aria-expanded") !== "true") {
-    this.parts.handle.setAttribute("aria-expanded", String(open));
-    this.parts.side.classList.toggle("open", open);
   }
 
   /** @param {number | undefined} [seed] */
