@@ -13,7 +13,7 @@ import click
 
 from jumok.cli.commands import Verb, common, option, require_options
 from jumok.cli.console.output import print_json, say
-from jumok.cli.material import COLUMN_NAMES, READING, read_material, recorded_columns
+from jumok.cli.material import COLUMN_NAMES, READING, TALK_TEST_ROWS, read_material, recorded_columns, talk_table
 from jumok.errors import ConfigError, JumokError, RunError
 from jumok.messages import tr
 
@@ -55,7 +55,8 @@ ONLY_JSON = {
     jumok evaluate runs/reviews test.tsv
     jumok evaluate runs/reviews others.csv --text review --label stars
     jumok evaluate runs/chat pairs.tsv --beam 4
-    jumok evaluate runs/talk talk.jsonl
+    jumok evaluate runs/talk talk
+    jumok evaluate runs/talk others.jsonl
     jumok evaluate runs/char runs/bpe models/kogpt2 other.txt
     """,
 )
@@ -80,9 +81,10 @@ def evaluate(run: Path, texts: tuple[str, ...], device: str, as_json: bool, quie
     A language model predicts each character once, with the text before it as context. A masked language model predicts
     15% of the tokens, always the same ones. A classifier is compared with the labels of a table, and an encoder-decoder
     with its targets. If a table begins with a conversation, a GPT with a chat template answers, and is compared with
-    the right answers, by their checks where there are some. Figures per character and per byte are comparable across
-    tokenizers; figures per token are not. Where a tokenizer loses more than 0.1% of the characters (unknown words,
-    capitals, spaces), figures per character are left out; --allow-lossy shows them as lower bounds.
+    the right answers, by their checks where there are some. `talk` stands for the unseen part of the built-in
+    conversations. Figures per character and per byte are comparable across tokenizers; figures per token are not.
+    Where a tokenizer loses more than 0.1% of the characters (unknown words, capitals, spaces), figures per character
+    are left out; --allow-lossy shows them as lower bounds.
     Baselines are fitted to the training part of the run. A notice appears if the run was trained on the same data.
 
     A RUN is a run folder or a transformers model folder. Several, all for the same task, are compared in one table.
@@ -94,7 +96,8 @@ def evaluate(run: Path, texts: tuple[str, ...], device: str, as_json: bool, quie
     if not given:
         raise click.UsageError(tr("Missing argument 'TEXT...': every argument is the folder of a model."))
     task = _task_of_all(runs)
-    if task == "lm" and not flags["column"] and are_conversations(given):
+    unseen = task == "lm" and given == ("talk",) and not Path("talk").exists()
+    if unseen or (task == "lm" and not flags["column"] and are_conversations(given)):
         task = "chat"
     known = (*READING, *COLUMN_NAMES, "beam", "allow_lossy")
     require_options(run, (name for name in known if flags[name] not in (None, False)), OPTIONS[task])
@@ -104,7 +107,8 @@ def evaluate(run: Path, texts: tuple[str, ...], device: str, as_json: bool, quie
     for path, name in zip(runs, _names_of(runs), strict=True):
         columns = recorded_columns(path)
         if columns not in materials:
-            materials[columns] = read_material(task, given, flags, columns)
+            found = talk_table(TALK_TEST_ROWS, "test") if unseen else read_material(task, given, flags, columns)
+            materials[columns] = found
             say(materials[columns].describe(), quiet=quiet)
         if several:
             say(tr("evaluating {name}", name=name), quiet=quiet)

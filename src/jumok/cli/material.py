@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 NUMBERS_ROWS = 50_000  # pairs of the built-in corpus, if no table is given
 TALK_ROWS = 40_000  # conversations of the built-in corpus
+TALK_TEST_ROWS = 2_000  # of its test part, to evaluate with
 STORIES_CHARS = 2_000_000  # characters of the built-in corpus, if no text is given
 READING = ("encoding", "column")  # the options for reading a text
 # The two columns that a task reads of a table; those of conversations are recognized and have no options.
@@ -75,7 +76,17 @@ def built_in_material(task: str) -> Text | Table:
         from jumok.corpora import numbers
 
         return reader.from_rows(("source", "target"), list(numbers.write(NUMBERS_ROWS)), name=tr("numbers (built in)"))
+    if task == "chat":
+        return talk_table(TALK_ROWS)
     return stories_text()
+
+
+def talk_table(rows: int, part: str = "train") -> Table:
+    """Write the built-in conversations, as a table. part: train or test."""
+    from jumok.corpora import talk
+    from jumok.text.conversations import from_conversations
+
+    return from_conversations(talk.write(rows, part=part), name=tr("talk (built in)"))
 
 
 def stories_text() -> Text:

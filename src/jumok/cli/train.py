@@ -60,6 +60,7 @@ Making = Callable[[Path, Callable[[str], None]], tuple["Trainer", str]]
     jumok train novel.txt --task mlm --out runs/bert
     jumok train reviews.tsv --task classify --text document --label label --init runs/bert
     jumok train chat.tsv --task seq2seq --source question --target answer
+    jumok train talk.jsonl --task chat --init runs/novel --out runs/talk
     """,
 )
 @click.argument("texts", nargs=-1, metavar="[TEXT]...")
@@ -114,8 +115,9 @@ def train(
     """Train a model on texts: a GPT, or another model for another --task.
 
     A TEXT is a file (.txt, .md, .json, .jsonl, .csv, .tsv, .parquet, .arrow), a folder, or - for stdin, which is plain
-    text, JSON, or a table if a column is named. The tasks classify and seq2seq read columns of a table. Without a TEXT,
-    the built-in corpus `stories` is used, whose entropy is known, or `numbers` for seq2seq.
+    text, JSON, or a table if a column is named. The tasks classify and seq2seq read columns of a table, and chat reads
+    conversations. Without a TEXT, the built-in corpus `stories` is used, whose entropy is known, `numbers` for seq2seq,
+    or `talk` for chat.
 
     The run folder contains the model, its tokenizer, the loss curve and samples. Ctrl-C stops the training at any time,
     and --resume continues it.

@@ -106,7 +106,7 @@ def evaluate_chat(model: Model, table: Table, *, most_rows: int | None = None) -
         for chat in chosen
         for question in questions_in(kept[chat].messages, skills[places[chat]], checks_of(checks[places[chat]]))
     ]
-    longest = max(int(np.count_nonzero(kept[chat].text[1])) for chat in chosen)
+    longest = max(kept[chat].longest for chat in chosen)
     written = greedy_answers(gpt, [question.before for question in questions], longest)
     judged = judge(questions, written)
     return ChatEvaluation(
@@ -137,6 +137,12 @@ class CodedChat(NamedTuple):
     def fits(self, context: int) -> bool:
         """Return whether a model with this context reads it. The last id is no input."""
         return len(self.text[0]) <= context + 1
+
+    @property
+    def longest(self) -> int:
+        """The tokens of the longest answer."""
+        ends = np.flatnonzero(np.diff(self.text[1], prepend=False, append=False))
+        return int((ends[1::2] - ends[::2]).max())
 
     @property
     def chars(self) -> int:
