@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 
+import talking_models
 from jumok.errors import RunError, TokenizerError
+from jumok.inference.chat import answer_chats
 from jumok.interop.huggingface import from_hf, to_hf
 from jumok.models.gpt import GPT
 from jumok.runs.load import load, save
@@ -107,6 +109,30 @@ def test_text_and_ids_are_those_of_transformers(kind: str, template: str, tmp_pa
     plain = [{**message, "content": message["content"].replace("think", "생각")} for message in CHAT]
     wanted = stock.apply_chat_template(plain, add_generation_prompt=True, return_dict=False)
     assert chat.encode(plain) == wanted
+
+
+@pytest.mark.parametrize("kind", ["char", "bpe"])
+def test_transformers_gives_the_answers_of_jumok(kind: str, tmp_path: Path) -> None:
+    """With the template and the tokens of jumok: the text, the ids, and the end of the answer."""
+    model = talking_models.taught(kind)
+    to_hf(model, tmp_path)
+    stock = transformers.AutoModelForCausalLM.from_pretrained(tmp_path)
+    words = transformers.AutoTokenizer.from_pretrained(tmp_path)
+    tokenizer = model.tokenizer
+    assert tokenizer is not None
+    assert tokenizer.chat is not None
+    long, short = talking_models.LEARNED
+    for chat in (long[:1], long[:3], short[:2]):
+        text = words.apply_chat_template(chat, add_generation_prompt=True, tokenize=False)
+        assert text == tokenizer.chat.render(chat)
+        read = words.apply_chat_template(chat, add_generation_prompt=True, return_tensors="pt", return_dict=True)
+        ids = read["input_ids"]
+        assert ids[0].tolist() == tokenizer.chat.encode(chat)
+        written = stock.generate(**read, max_new_tokens=40, do_sample=False)[0, ids.shape[1] :]
+        [[answer]] = answer_chats(model, [chat], tokens=40)
+        assert written.tolist() == list(answer.ids)
+        thought = f"<think>{answer.reasoning}</think>" if answer.reasoning else ""
+        assert words.decode(written, skip_special_tokens=True) == thought + answer.text
 
 
 @KINDS

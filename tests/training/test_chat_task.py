@@ -181,6 +181,7 @@ def test_a_sample_shows_the_conversation_and_both_answers(run: tuple[Path, list[
 def test_what_is_trained_loads_and_answers(run: tuple[Path, list[Any]]) -> None:
     model = load(run[0])
     assert model.tokenizer.chat.turns is not None
+    assert model.config.eos_ids == (model.tokenizer.special_tokens["<|end|>"],)  # for all other programs
     [[answer]] = jumok.inference.chat.answer_chats(model, [said("12을 읽어 줘.")], tokens=20)
     assert answer.finish in ("stop", "length")
 
@@ -236,6 +237,13 @@ def test_a_model_with_a_template_keeps_it(begin: Begin, tmp_path: Path) -> None:
     trainer = begin("next", init=tmp_path / "run", **sizes)
     assert model_of(trainer).config == load(tmp_path / "run").config
     assert model_of(trainer).tokenizer.to_json() == load(tmp_path / "run").tokenizer.to_json()
+
+
+def test_the_ends_of_another_model_remain(begin: Begin, tmp_path: Path) -> None:
+    init = another_model(tmp_path / "init", eos_ids=(3,))
+    model = model_of(begin(init=init, **dict.fromkeys(("n_layer", "n_head", "n_embd", "context_length"))))
+    assert model.tokenizer is not None
+    assert model.config.eos_ids == (model.tokenizer.special_tokens["<|end|>"], 3)
 
 
 def test_a_classifier_becomes_a_model_that_answers(begin: Begin, tmp_path: Path) -> None:

@@ -181,8 +181,10 @@ def tokenizer_config(tokenizer: Tokenizer, config: ModelConfig) -> dict[str, Any
         "model_input_names": ["input_ids", *types, "attention_mask"],
         "clean_up_tokenization_spaces": False,
         # As in jumok.tokenizers.Tokenizer, "[MASK]" in a text is ordinary text for a GPT. For other models, stock code
-        # such as the fill-mask pipeline must be able to encode special tokens.
-        "split_special_tokens": isinstance(config, GPTConfig) and tokenizer.kind != "other",
+        # such as the fill-mask pipeline must be able to encode special tokens, and for chats `apply_chat_template`.
+        "split_special_tokens": isinstance(config, GPTConfig)
+        and tokenizer.kind != "other"
+        and not tokenizer.chat_templates,
         **({"add_prefix_space": True} if before else {}),  # without it, transformers 4 changes the tokenizer
         **{role: name for role, name in roles.items() if name is not None},
         **tokenizer.settings(),

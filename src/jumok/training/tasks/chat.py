@@ -111,8 +111,13 @@ class Chat(Task[GPT]):
     def derived_fields(
         cls, material: Material, tokenizer: Tokenizer, inherited: Mapping[str, Any] | None = None
     ) -> dict[str, Any]:
-        """Return no labels, also where the run begins with the parameters of a classifier."""
-        return {"labels": ()}
+        """Return no labels, also where the run begins with a classifier, and the ids that end an answer.
+
+        All that writes with the model ends there, `transformers` and llama.cpp, too.
+        """
+        assert tokenizer.chat is not None  # `adapt_tokenizer` has seen to it
+        known = () if inherited is None else inherited["eos_ids"]
+        return {"labels": (), "eos_ids": tuple(dict.fromkeys((*tokenizer.chat.ends.values(), *known)))}
 
     @classmethod
     def prepare(
