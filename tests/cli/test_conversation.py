@@ -6,6 +6,7 @@ import json
 import signal
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ import pytest
 from conftest import Jumok
 from jumok.inference.chat import answer_chats
 from jumok.runs.load import load, save
+from jumok.training.verdict import use_command
 from talking_models import TEMPLATE, talking
 
 GREEDY = ("--tokens", "12")
@@ -40,15 +42,21 @@ def answer(run: Path, *contents: str, tokens: int = 12, **more: Any) -> str:
 
 
 def test_one_question_prints_the_answer_alone(run: Path, jumok: Jumok) -> None:
-    done = jumok("chat", run, "--message", "나는", *GREEDY, "--quiet")
+    done = jumok("chat", run, "나는", *GREEDY, "--quiet")
     assert (done.code, done.out, done.err) == (0, answer(run, "나는") + "\n", "")
-    done = jumok("chat", run, "--message", "나는", *GREEDY, "--system", "집에", "--json", "--quiet")
+    done = jumok("chat", run, "나는", *GREEDY, "--system", "집에", "--json", "--quiet")
     wanted = answer(run, "나는", system="집에")
     assert len(done.out.splitlines()) == 1
     assert done.json["text"] == wanted
     assert done.json["messages"] == [*ask("나는", system="집에"), {"role": "assistant", "content": wanted}]
     [only] = done.json["answers"]
     assert only == {"text": wanted, "reasoning": "", "tokens": 12, "finish": "length"}
+
+
+def test_the_command_that_training_prints_is_one_of_chat(run: Path, jumok: Jumok) -> None:
+    """It names the run and a message of the material; `jumok chat` took no message there."""
+    words = use_command(SimpleNamespace(verb="chat", example=lambda: "나는"), run)  # type: ignore[arg-type]
+    assert jumok(*words.split()[1:], *GREEDY).out == answer(run, "나는") + "\n"
 
 
 def test_each_line_of_a_pipe_is_a_message(run: Path, jumok: Jumok) -> None:
@@ -77,7 +85,7 @@ def test_a_seed_draws_the_same_answers(run: Path, jumok: Jumok) -> None:
         ("/nothing", "no command /nothing"),
         ("/undo", "no answer yet"),
         ("/regenerate", "no answer yet"),
-        ("/think", "/think off"),
+        ("/think", "/think on|off"),
         ("/save", "/save FILE"),
         ("나는\n/save nowhere/at/all.jsonl", "cannot write"),
         ("가" * 10_000_000, "10,000,000 characters"),
@@ -93,7 +101,7 @@ def test_what_is_wrong_in_a_pipe_ends_it(run: Path, jumok: Jumok, stdin: Any, wo
 
 @pytest.mark.parametrize("text", ["", " \n", "나는\udcff", "나는 " * 60])
 def test_a_question_that_cannot_be_read_is_refused(run: Path, jumok: Jumok, text: str) -> None:
-    done = jumok("chat", run, "--message", text, "--json")
+    done = jumok("chat", run, text, "--json")
     assert done.code == 1
     assert "jumok: " in done.err
     assert done.json["error"]
@@ -106,10 +114,10 @@ def test_wrong_options_are_refused(run: Path, jumok: Jumok, option: tuple[str, s
 
 def test_models_without_a_template_are_refused_with_the_remedy(tmp_path: Path, jumok: Jumok) -> None:
     save(talking(template=None), tmp_path / "plain")
-    done = jumok("chat", tmp_path / "plain", "--message", "나는")
+    done = jumok("chat", tmp_path / "plain", "나는")
     assert done.code == 2
     assert "jumok train talk.jsonl --task chat --init RUN" in done.err
-    assert jumok("chat", tmp_path / "nothing", "--message", "나는").code == 1
+    assert jumok("chat", tmp_path / "nothing", "나는").code == 1
 
 
 @pytest.mark.slow
@@ -140,6 +148,7 @@ def test_commands_of_the_terminal(run: Path, jumok: Jumok) -> None:
     assert shown[0] == first + "\n"
     assert shown[1] not in (first + "\n", "\n")  # drawn at random
     assert shown[2:] == [with_system + "\n"]
+    assert "Taken back: 나는\n" in done.err
     saved = Path("talk.jsonl").read_text(encoding="utf-8")
     assert json.loads(saved) == {
         "messages": [*ask("나는", system="집에"), {"role": "assistant", "content": with_system}]
@@ -187,7 +196,7 @@ def test_reasoning_is_shown_or_hidden(tmp_path: Path, jumok: Jumok) -> None:
         saved = json.loads(Path("t.jsonl").read_text(encoding="utf-8"))["messages"]
         Path("t.jsonl").unlink()
         assert saved == [*given, {"role": "assistant", "content": one.text, "reasoning_content": one.reasoning}]
-    assert jumok("chat", tmp_path / "thinks", *how, "--message", "나는").out == one.text + "\n"
+    assert jumok("chat", tmp_path / "thinks", *how, "나는").out == one.text + "\n"
 
 
 def test_ctrl_c_stops_an_answer_and_keeps_the_conversation(

@@ -28,14 +28,14 @@ if TYPE_CHECKING:
 
 PROMPT = ">>> "
 DRAWN = 0.8  # temperature of /regenerate, which would otherwise write the same answer again
-COMMANDS = {
-    "/regenerate": message("write another answer to the last message, drawn at random"),
-    "/undo": message("take the last message and its answer back"),
-    "/system": message("/system TEXT: instructions for the model from now on; without TEXT none"),
-    "/think": message("/think off: hide what the model thinks before it answers; /think on: show it"),
-    "/save": message("/save FILE: write the conversation as JSON lines, from which `jumok train --task chat` learns"),
-    "/help": message("list the commands"),
-    "/quit": message("end; so does Ctrl-D. Ctrl-C stops an answer"),
+COMMANDS = {  # what follows the name, and what it does
+    "/regenerate": ("", message("write another answer to the last message, drawn at random")),
+    "/undo": ("", message("take the last message and its answer back")),
+    "/system": ("TEXT", message("instructions for the model from now on; without TEXT none")),
+    "/think": ("on|off", message("show or hide what the model thinks before it answers")),
+    "/save": ("FILE", message("write the conversation as JSON lines, from which `jumok train --task chat` learns")),
+    "/help": ("", message("list the commands")),
+    "/quit": ("", message("end; so does Ctrl-D. Ctrl-C stops an answer")),
 }
 
 
@@ -45,12 +45,12 @@ COMMANDS = {
     examples="""
     jumok chat runs/talk
     jumok chat runs/talk --system "짧게 대답해 주세요." --temperature 0.7
-    jumok chat runs/talk --message "사과 세 개에 두 개를 더하면 몇 개예요?"
+    jumok chat runs/talk "사과 세 개에 두 개를 더하면 몇 개예요?"
     jumok chat runs/talk --json < questions.txt
     """,
 )
 @click.argument("run", type=click.Path(path_type=Path))
-@option("--message", "question", metavar="TEXT", help="print the answer to this message, and end")
+@click.argument("question", required=False, metavar="[MESSAGE]")
 @option("--system", metavar="TEXT", help="instructions for the model, before the conversation")
 @option("--temperature", type=float, default=0.0, help="sampling temperature; 0: always the most probable token [0]")
 @option("--tokens", type=int, help="maximum number of tokens of an answer [what the context has left]")
@@ -69,7 +69,8 @@ def chat(
     """Hold a conversation with the model of a run folder, or of a transformers folder with a chat template.
 
     Type a message and read the answer; /help lists what else can be typed. What the model thinks before it answers is
-    dimmed. From a pipe each line is a message, and only the answers are printed.
+    dimmed. With a MESSAGE the answer to it is printed, and nothing is asked for. From a pipe each line is a message,
+    and only the answers are printed.
     """
     from jumok import device as devices
     from jumok.inference.chat import require_chat
@@ -185,8 +186,8 @@ class Conversation:
         elif name == "/quit":
             return False
         elif name == "/help":
-            for one, what in COMMANDS.items():
-                say(f"{one:12} {tr(what)}")
+            for one, (argument, what) in COMMANDS.items():
+                say(f"{f'{one} {argument}':13} {tr(what)}")
         elif name == "/system":
             self._system = rest or None
         elif name == "/think" and rest in ("on", "off"):
@@ -194,6 +195,7 @@ class Conversation:
         elif name == "/save" and rest:
             self._save(Path(rest).expanduser())
         elif name == "/undo" and self._turns:
+            say(tr("Taken back: {text}", text=self._turns[-2]["content"][:80]), quiet=self._quiet)
             del self._turns[-2:]
         elif name == "/regenerate" and self._turns:
             *before, asked, _ = self._turns
@@ -202,8 +204,7 @@ class Conversation:
         elif name in ("/undo", "/regenerate"):
             raise ConfigError("there is no answer yet; type a message first.")
         elif name in COMMANDS:
-            usage = COMMANDS[name]
-            raise ConfigError("the command is used like this: {usage}", usage=tr(usage))
+            raise ConfigError("the command is used like this: {usage}", usage=f"{name} {COMMANDS[name][0]}")
         else:
             raise ConfigError(
                 "there is no command {name}.{hint} /help lists them; a message that begins with a slash needs a space "
