@@ -126,7 +126,7 @@ def test_a_name_of_the_hub(jumok: Jumok, arguments: str) -> None:
     """`jumok generate skt/kogpt2-base-v2` said only that there is no such run folder."""
     end = jumok(*arguments.replace("MODEL", "skt/kogpt2-base-v2").split())
     assert end.code == 1
-    assert "`hf download skt/kogpt2-base-v2 --local-dir kogpt2-base-v2`" in end.err
+    assert "write hf:skt/kogpt2-base-v2" in end.err
 
 
 def test_no_run_at_all(jumok: Jumok, text: Path, model: Path) -> None:

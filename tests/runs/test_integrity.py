@@ -17,6 +17,7 @@ import jumok
 from conftest import FIXTURES
 from jumok.errors import RunError
 from jumok.files import sha256_of
+from jumok.interop.huggingface import to_hf
 from jumok.models import Model
 from jumok.runs import integrity
 from jumok.runs.examine import examine
@@ -179,6 +180,19 @@ def test_each_damaged_file_is_found(run: Path, file: str) -> None:
     assert [one.file for one in found.findings if one.condition == "damaged"] == [file]
     assert found.usable == file.startswith("state/")
     assert found.resumable == (2 if file == "state/step-000000004" else 4)
+
+
+def test_a_model_of_transformers_is_read_as_it_is_loaded(run: Path, tmp_path: Path) -> None:
+    """The doctor said that its config.json was damaged."""
+    to_hf(jumok.load(run), folder := tmp_path / "hf")
+    found = examine(folder)
+    assert (found.whole, found.usable, found.resumable) == (True, True, None)
+    (folder / "tokenizer.json").unlink()
+    assert [one.condition for one in examine(folder).findings] == ["ok", "damaged"]
+    cut(folder / "model.safetensors")
+    found = examine(folder)
+    assert not found.usable
+    assert "model.safetensors is damaged" in found.findings[0].text
 
 
 def test_a_folder_that_is_no_run(tmp_path: Path) -> None:

@@ -166,15 +166,14 @@ def test_a_missing_run_names_the_existing_ones(run: Path) -> None:
         jumok.load(run.parent / "runn")
 
 
-@pytest.mark.parametrize("given", ["skt/kogpt2-base-v2", "hf:skt/kogpt2-base-v2"])
 @pytest.mark.parametrize("work", [jumok.load, read_shape, examine])
 def test_a_name_of_the_hub_says_how_to_get_the_model(
-    given: str, work: Callable[[Path], object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    work: Callable[[Path], object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whoever knows transformers gives the name of a model, and was told only that there is no such run folder."""
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(RunError, match="hf download skt/kogpt2-base-v2 --local-dir kogpt2-base-v2"):
-        work(Path(given))
+    with pytest.raises(RunError, match="write hf:skt/kogpt2-base-v2"):
+        work(Path("skt/kogpt2-base-v2"))
     for path in ("runs/novel", "novel", "a/b/c", tmp_path / "novel"):  # these are no such names
         with pytest.raises(RunError, match="there is no run folder") as error:
             work(Path(path))

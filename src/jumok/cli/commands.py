@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from jumok.cli.console.help import Help
+from jumok.corpora import hub
 from jumok.errors import ConfigError
 from jumok.messages import message, tr
 
@@ -92,6 +93,14 @@ class Verb(click.Command):
                     help="show all options, by task",
                 )
             )
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command; with --quiet, downloads of models show nothing either."""
+        before = hub.quiet.set(bool(ctx.params.get("quiet")))
+        try:
+            return super().invoke(ctx)
+        finally:
+            hub.quiet.reset(before)
 
     def is_brief(self, ctx: click.Context) -> bool:
         """Return whether the help is that of --help, of a command that has --help-all."""

@@ -11,6 +11,7 @@ from jumok.cli.commands import Verb, common, option
 from jumok.cli.console.output import print_json, say
 from jumok.cli.replacing import refuse_to_replace
 from jumok.cli.share import write_page
+from jumok.corpora.hub import is_name, name_of
 from jumok.errors import ConfigError
 from jumok.messages import tr
 
@@ -61,6 +62,11 @@ def convert(
     for name, value in (("type", kind), ("licence", licence), ("force", force)):
         if value and form not in OPTIONS[name]:
             raise ConfigError("--{option} is not for {--to {form}}; leave it out.", option=name, form=form)
+    if is_name(target):
+        raise ConfigError(
+            "jumok uploads nothing: give a folder or a file in place of {target}, and upload it with `hf upload`.",
+            target=target,
+        )
     if form == "page":
         write_page(source, target, {}, force=force, quiet=quiet)
     elif form == "gguf":
@@ -87,7 +93,7 @@ def _write_folder(source: Path, target: Path, licence: str | None) -> None:
 
     model = load(source)
     run = {} if is_hf(source) else RunFolder.open(source).read_config()
-    to_hf(model, target, card=Card(name=source.resolve().name, licence=licence, run=run))
+    to_hf(model, target, card=Card(name=name_of(source), licence=licence, run=run))
 
 
 def _write_gguf(run: Path, path: Path, kind: Kind, licence: str | None, *, force: bool, quiet: bool) -> None:
@@ -104,7 +110,7 @@ def _write_gguf(run: Path, path: Path, kind: Kind, licence: str | None, *, force
         refuse_to_replace(path)
         refuse_to_replace(beside)
     model = load(run)
-    found = to_gguf(model, path, kind, name=run.resolve().name, licence=licence)
+    found = to_gguf(model, path, kind, name=name_of(run), licence=licence)
     try:
         write_atomic(beside, modelfile(path, model.config, model.tokenizer, Sampling().temperature))
     except OSError as error:

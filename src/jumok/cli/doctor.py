@@ -23,7 +23,9 @@ from jumok.version import __version__
 
 DAMAGED = 1  # the exit code if something is damaged or missing
 SIGNS = {"ok": "✓", "note": "·", "damaged": "✗", "problem": "✗"}
-NEEDED = ("numpy", "tokenizers", "safetensors", "filelock", "rich", "matplotlib", "charset_normalizer")
+NEEDED = (
+    "numpy", "tokenizers", "safetensors", "huggingface_hub", "filelock", "rich", "matplotlib", "charset_normalizer",
+)  # fmt: skip
 # What the optional packages are for, by the name of the extra: the modules, and the use.
 EXTRAS = {
     "hf": (("transformers",), message("models of transformers in the same program")),
@@ -65,8 +67,8 @@ class Finding(NamedTuple):
 def doctor(run: Path | None, as_json: bool, quiet: bool) -> None:
     """Examine a run folder, or without RUN this installation.
 
-    Of a run, the files of the model and the training states are read as when it is loaded and resumed. Nothing is
-    changed. The exit code is 0 if all is whole, and 1 otherwise.
+    Of a run, the files of the model and the training states are read as when it is loaded and resumed. RUN can also be
+    a transformers folder. Nothing is changed. The exit code is 0 if all is whole, and 1 otherwise.
     """
     if not (_installation(as_json) if run is None else _run(run, as_json, quiet)):
         raise click.exceptions.Exit(DAMAGED)

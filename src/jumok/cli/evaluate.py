@@ -14,6 +14,7 @@ import click
 from jumok.cli.commands import Verb, common, option, require_options
 from jumok.cli.console.output import print_json, say
 from jumok.cli.material import COLUMN_NAMES, READING, TALK_TEST_ROWS, read_material, recorded_columns, talk_table
+from jumok.corpora.hub import is_name, name_of
 from jumok.errors import ConfigError, JumokError, RunError
 from jumok.messages import tr
 
@@ -150,12 +151,12 @@ def _split_runs(run: Path, others: tuple[str, ...]) -> tuple[list[Path], tuple[s
 
 
 def _is_model(argument: str) -> bool:
-    return os.path.isfile(os.path.join(argument, "config.json"))
+    return is_name(argument) or os.path.isfile(os.path.join(argument, "config.json"))
 
 
 def _names_of(runs: Sequence[Path]) -> list[str]:
     """Return the names of the folders, or their paths where names are alike."""
-    names = [run.resolve().name for run in runs]
+    names = [name_of(run) for run in runs]
     return [str(run) if names.count(name) > 1 else name for run, name in zip(runs, names, strict=True)]
 
 

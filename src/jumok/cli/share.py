@@ -12,6 +12,7 @@ import click
 from jumok.cli.commands import Verb, common, option
 from jumok.cli.console.output import print_json, say
 from jumok.cli.replacing import refuse_to_replace
+from jumok.corpora.hub import name_of
 from jumok.messages import tr
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ def share(run: Path, out: Path | None, opens: bool, force: bool, as_json: bool, 
     """
     from jumok.view.page import open_in_browser
 
-    path = out or Path(f"{run.resolve().name}.html")
+    path = out or Path(f"{name_of(run)}.html")
     size = write_page(run, path, settings, force=force, quiet=quiet)
     if sys.stderr.isatty() and not opens:
         say(tr("Open it in a browser: {uri}", uri=path.resolve().as_uri()), quiet=quiet)
@@ -67,7 +68,7 @@ def write_page(run: Path, path: Path, settings: Mapping[str, Any], *, force: boo
     require_writable(path)
     if not force:
         refuse_to_replace(path)
-    page = ModelPage(load(run), run.resolve().name, **settings)
+    page = ModelPage(load(run), name_of(run), **settings)
     size = page.save(path).stat().st_size
     say(tr("Wrote {path} ({megabytes:.1f} MB).", path=path, megabytes=size / 1e6), quiet=quiet)
     say(_content(page), quiet=quiet)

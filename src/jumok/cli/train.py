@@ -27,6 +27,7 @@ from jumok.cli.processes import (
 from jumok.cli.train_options import field_options, read_toml, task_options
 from jumok.cli.train_request import MODELS, TrainRequest
 from jumok.config import SIZES, EncoderDecoderConfig, GPTConfig, TrainConfig, field_types
+from jumok.corpora.hub import folder_of
 from jumok.errors import ConfigError
 from jumok.messages import shell, tr
 from jumok.processors import let_waiting_threads_sleep
@@ -71,7 +72,9 @@ Making = Callable[[Path, Callable[[str], None]], tuple["Trainer", str]]
     help="continue the run in --out; with --minutes or --steps, train a finished run further",
 )
 @option(
-    "--init", type=click.Path(path_type=Path), help="start from the model of this run folder or transformers folder"
+    "--init",
+    type=click.Path(path_type=Path),
+    help="start from the model of this run folder, transformers folder or hf:OWNER/MODEL",
 )
 @option(
     "--processes",
@@ -134,6 +137,8 @@ def train(
         let_waiting_threads_sleep()
         raise click.exceptions.Exit(train_as_another_rank(device))
     busy = sleep_where_busy()
+    if init is not None:
+        folder_of(init)  # a download has a progress bar of its own
     with group_of(device) as (group, device):
         settings = _settings(config_file, {key: value for key, value in flags.items() if value is not None})
         request = TrainRequest(texts, settings, init=init, device=device, began=began, group=group)

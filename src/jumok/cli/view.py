@@ -14,6 +14,7 @@ import click
 from jumok.cli.commands import Verb, common, option
 from jumok.cli.console.output import print_json, say
 from jumok.cli.replacing import refuse_to_replace
+from jumok.corpora.hub import name_of
 from jumok.errors import ConfigError, TextError
 from jumok.messages import tr, users_language
 
@@ -88,7 +89,7 @@ def view(run: Path, text: str | None, device: str, as_json: bool, quiet: bool, *
     model = load(run, str(devices.choose_device(device)))
     seen = trace(
         model, given, target=flags["target"], tokens=flags["tokens"], seed=flags["seed"],
-        sampling=Sampling(temperature=flags["temperature"]), name=run.resolve().name, **choices,
+        sampling=Sampling(temperature=flags["temperature"]), name=name_of(run), **choices,
     )  # fmt: skip
     attention_of(seen, **where)  # raises if there is no such block, layer or head
     for note in seen.notes:
@@ -119,7 +120,7 @@ def _outputs(run: Path, flags: dict[str, Any]) -> tuple[Path | None, Path | None
 
     picture = flags["picture"]
     wants_page = picture is None or flags["out"] is not None or flags["opens"]
-    page = require_writable(flags["out"] or f"{run.resolve().name}-view.html") if wants_page else None
+    page = require_writable(flags["out"] or f"{name_of(run)}-view.html") if wants_page else None
     if picture is not None:
         require_writable(require_drawable(picture))
     if not flags["force"]:

@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from jumok.corpora.hub import folder_of
 from jumok.errors import JumokError, RunError
+from jumok.interop.huggingface import from_hf, is_hf
 from jumok.messages import shell, tr
 from jumok.models import build_blank
 from jumok.runs.checkpoints import UNREADABLE, read_state, states_in
@@ -48,13 +50,17 @@ class Examination:
 
 
 def examine(path: Path) -> Examination:
-    """Examine the model and the training states of a run folder.
+    """Examine the model and the training states of a run folder, or the model of a transformers folder.
 
     Raises:
         RunError: there is no folder, or it has none of the files of a run.
     """
+    path = folder_of(path)
     if not path.is_dir():
         raise no_run(path)
+    if is_hf(path):
+        found = tuple(_stock_model(path))
+        return Examination(findings=found, usable=all(one.condition == "ok" for one in found), resumable=None)
     run = RunFolder(path)
     if not any((path / name).exists() for name in ("config.json", "model.safetensors", "state")):
         raise RunError("{path} is no run folder; name the folder that {--out} named.", path=path)
@@ -72,6 +78,21 @@ def examine(path: Path) -> Examination:
         usable=all(one.condition == "ok" for one in model),
         resumable=steps[0] if steps else None,
     )
+
+
+def _stock_model(path: Path) -> Iterator[Finding]:
+    """Read a model of transformers as `jumok.load` does."""
+    try:
+        model = from_hf(path)
+    except JumokError as error:
+        yield Finding(file="config.json", condition="damaged", text=f"{error}")
+        return
+    text = tr("a model of transformers with {count:,} parameters", count=sum(one.numel() for one in model.parameters()))
+    yield Finding(file="config.json", condition="ok", text=text)
+    if model.tokenizer is None:
+        yield Finding(file="tokenizer.json", condition="damaged", text=tr("missing"))
+    else:
+        yield Finding(file="tokenizer.json", condition="ok", text=tr("{count:,} ids", count=model.tokenizer.vocab_size))
 
 
 def _model(run: RunFolder) -> Iterator[Finding]:

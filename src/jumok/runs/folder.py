@@ -16,9 +16,9 @@ from torch import nn
 
 from jumok.config import ModelConfig
 from jumok.config.huggingface import read_json
+from jumok.corpora.hub import folder_of, hint
 from jumok.errors import RunError, TokenizerError
 from jumok.files import LockHeld, is_locked, locked, make_folder, space, sync_folder, write_atomic
-from jumok.interop.huggingface.folder import from_the_hub
 from jumok.messages import shell, tr
 from jumok.models import require_stored
 from jumok.runs.checkpoints import Checkpoint, Checkpoints, WriteParts
@@ -114,11 +114,12 @@ class RunFolder:
 
     @classmethod
     def open(cls, path: Path) -> RunFolder:
-        """Open an existing run folder.
+        """Open an existing run folder, or one of the hub by its name.
 
         Raises:
             RunError: there is none; the message lists run folders in the same place.
         """
+        path = folder_of(path)
         if not path.is_dir():
             raise no_run(path)
         run = cls(path)
@@ -363,10 +364,10 @@ def stop_file(folder: Path) -> Path:
 
 def no_run(path: Path) -> RunError:
     """Return the error that there is no run folder at a path, with the runs beside it or how to get such a model."""
-    hint = _other_runs(path) or from_the_hub(path)
+    told = _other_runs(path) or hint(path)
     if path.is_file():
-        return RunError("{path} is a file, and a run is a folder with a config.json.{hint}", path=path, hint=hint)
-    return RunError("there is no run folder {path}.{hint}", path=path, hint=hint)
+        return RunError("{path} is a file, and a run is a folder with a config.json.{hint}", path=path, hint=told)
+    return RunError("there is no run folder {path}.{hint}", path=path, hint=told)
 
 
 def _other_runs(path: Path) -> str:

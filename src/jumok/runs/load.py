@@ -13,6 +13,7 @@ from torch import nn
 
 from jumok.config import ModelConfig
 from jumok.config.huggingface import our_config, read_stock
+from jumok.corpora.hub import folder_of
 from jumok.errors import RunError
 from jumok.inference.native.build import library, why_not
 from jumok.interop.huggingface import from_hf, is_hf, shape_of
@@ -60,10 +61,11 @@ def load(
 ) -> Any:
     """Load the model of a run folder, with its best parameters, or of a Hugging Face folder.
 
-    Nothing is printed or logged, and torch's random state is not changed.
+    Nothing is printed or logged, except while a model is downloaded; torch's random state is not changed.
 
     Args:
-        path: a run folder, or a folder of `transformers` with an architecture in `jumok.config.huggingface`.
+        path: a run folder, or a folder of `transformers` with an architecture in `jumok.config.huggingface`, or the
+            name of such a model on huggingface.co, as "hf:klue/bert-base"; see `jumok.corpora.hub`.
         device: the device of the model.
         kind: GPT, BERT or EncoderDecoder, to require that class.
         compile: build the C++ step that generates with a GPT on a CPU, if it is not there yet. It takes about ten
@@ -109,7 +111,7 @@ def read_shape(path: str | os.PathLike[str]) -> ModelConfig:
         RunError: the folder has neither format, or a file is missing or damaged.
         JumokError: the model has an architecture that jumok does not support.
     """
-    folder = Path(path)
+    folder = folder_of(path)
     if is_hf(folder):
         return our_config(read_stock(folder / "config.json"), str(folder))
     return RunFolder.open(folder).model_config()

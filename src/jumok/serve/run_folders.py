@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from jumok.corpora.hub import folder_of, name_of
 from jumok.errors import ServeError
 from jumok.text.hangul import nfc
 
@@ -31,7 +32,7 @@ class RunFolders:
         self.root = root
         self.named: dict[str, Path] = {}
         for folder in named:
-            name = nfc(folder.resolve().name)  # macOS may separate the letters of a syllable in file names
+            name = nfc(name_of(folder))  # macOS may separate the letters of a syllable in file names
             if name in self.named:
                 raise ServeError(
                     "{first} and {second} have the same name, and a client chooses a model by its name; rename one of "
@@ -39,7 +40,7 @@ class RunFolders:
                     first=self.named[name],
                     second=folder,
                 )
-            self.named[name] = folder
+            self.named[name] = folder_of(folder)
 
     def all(self) -> dict[str, Path]:
         """Return the run folders by name, those that were named first."""

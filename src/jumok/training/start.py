@@ -20,6 +20,7 @@ from safetensors import SafetensorError
 from jumok import config as configuration
 from jumok.config import ModelConfig, TaskConfig, TrainConfig
 from jumok.config.features import KINDS, kind_name
+from jumok.corpora.hub import source_of
 from jumok.device import describe_machine
 from jumok.errors import ConfigError, JumokError, RunError, SharedFault
 from jumok.messages import tr
@@ -139,7 +140,7 @@ def start(
             run.history.numbers["planned_tokens"] = plan.tokens
             run.history.numbers["seconds_per_step"] = plan.seconds_per_step
             if init is not None and other is not None:
-                data["init"] = os.fspath(init)
+                data["init"] = source_of(init)
                 new = adopt_parameters(run.model, other)
                 if training.lora is not None:
                     adapt(run, fully_trained=new, base=write_base(folder, run.model, new))

@@ -6,9 +6,9 @@ import os
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
-from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from jumok.corpora.hub import name_of
 from jumok.files import require_writable
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ def view(
         require_writable(out)
     loaded: Model = load(model) if isinstance(model, str | os.PathLike) else model
     if isinstance(model, str | os.PathLike):
-        name = name or Path(model).resolve().name
+        name = name or name_of(model)
     seen = trace(
         loaded, text, target=target, tokens=tokens, sampling=sampling, seed=seed, layers=layers, heads=heads,
         name=name,

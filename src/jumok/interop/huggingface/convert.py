@@ -23,13 +23,13 @@ from jumok.config.huggingface import (
     their_config,
     their_generation_config,
 )
+from jumok.corpora.hub import folder_of, hint
 from jumok.errors import RunError
 from jumok.interop.huggingface.bert import BERTFormat
 from jumok.interop.huggingface.card import Card, model_card
 from jumok.interop.huggingface.encoder_decoder import BARTFormat, MarianFormat
 from jumok.interop.huggingface.folder import (
     MARK,
-    from_the_hub,
     read_tensors,
     require_replaceable,
     write_folder,
@@ -103,7 +103,7 @@ def from_hf(folder: str | os.PathLike[str]) -> Model:
         RunError: a file is missing or damaged, or the tensors do not fit config.json; the message lists all of them.
         JumokError: jumok does not support the architecture or one of its settings; the message names it.
     """
-    path = Path(folder)
+    path = folder_of(folder)
     config, dtype, tensors = _open(path)
     model = build_blank(config).to(dtype)
     fill(model, _format(config), tensors, str(path))
@@ -118,7 +118,7 @@ def shape_of(folder: str | os.PathLike[str]) -> tuple[ModelConfig, torch.dtype]:
 
     The files of tensors are mapped into memory, and the numbers in them are not read.
     """
-    config, dtype, _ = _open(Path(folder))
+    config, dtype, _ = _open(folder_of(folder))
     return config, dtype
 
 
@@ -128,7 +128,7 @@ def _open(path: Path) -> tuple[ModelConfig, torch.dtype, Tensors]:
         raise RunError(
             "there is no folder {path}; give one with a config.json and a model.safetensors.{hint}",
             path=path,
-            hint=from_the_hub(path),
+            hint=hint(path),
         )
     config = our_config(read_stock(path / "config.json"), str(path))
     config.require_vocabulary()
@@ -140,7 +140,7 @@ def _open(path: Path) -> tuple[ModelConfig, torch.dtype, Tensors]:
 
 def is_hf(folder: Path) -> bool:
     """Return whether the config.json of a folder describes a model of `transformers`, supported or not."""
-    path = folder / "config.json"
+    path = folder_of(folder) / "config.json"
     try:
         return path.is_file() and not {"architectures", "model_type"}.isdisjoint(read_json(path))
     except RunError:  # damaged; opening the folder reports that

@@ -19,7 +19,6 @@ from jumok.config.huggingface import read_json
 from jumok.errors import RunError
 from jumok.files import atomic_folder, make_folder, space
 from jumok.memory import is_out_of_memory
-from jumok.messages import shell, tr
 from jumok.models.tensors import can_map, load_tensors
 
 FILES = re.compile(
@@ -28,7 +27,6 @@ FILES = re.compile(
 )
 MARK = "jumok_version"  # in config.json: the folder is an export of jumok and may be replaced
 SUFFIXES = (".safetensors", ".bin")
-HUB_NAME = re.compile(r"(?:hf:)?((?!runs/)\w[\w.-]*/(\w[\w.-]*))")  # OWNER/MODEL; runs/ is where runs usually are
 WEIGHTS = ("model.safetensors", "pytorch_model.bin")  # the first that exists, as one file or with an index
 
 
@@ -109,20 +107,6 @@ def _read_pickle(path: Path) -> dict[str, Tensor]:
     if not isinstance(tensors, dict) or not all(isinstance(tensor, Tensor) for tensor in tensors.values()):
         raise RunError("{path} does not contain tensors by name; get the model as model.safetensors.", path=path)
     return dict(tensors)
-
-
-def from_the_hub(path: Path) -> str:
-    """Return how to get a model of huggingface.co, if a path may be its name, such as skt/kogpt2-base-v2; else ""."""
-    name = HUB_NAME.fullmatch(path.as_posix())
-    if name is None or path.parent.is_dir():
-        return ""
-    return tr(
-        " If it is a model of huggingface.co, download it with `{command}` (hf comes with `{install}`), and give its "
-        "folder: {folder}",
-        command=shell("hf", "download", name[1], "--local-dir", name[2]),
-        install="pip install huggingface_hub",
-        folder=name[2],
-    )
 
 
 # --- writing ----------------------------------------------------------------------------------------------------------
