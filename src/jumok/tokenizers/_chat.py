@@ -202,7 +202,7 @@ class ChatTemplate:
             found, offsets = self._with_offsets(pipeline, "".join(text for text, _ in texts), inside=number > 0)
             flags = np.repeat([answers for _, answers in texts], [len(text) for text, _ in texts])
             before = np.concatenate(([0], np.cumsum(flags)))  # characters of answers before each character
-            starts, ends = np.array(offsets, int).reshape(-1, 2).T  # equal for all bytes of a character but the last
+            starts, ends = np.array(offsets, int).reshape(-1, 2).T  # equal where a token has a part of a character
             ids += found
             mask += (before[np.maximum(ends, starts + 1)] > before[starts]).tolist()
         if [one for one in ids if one in self._control_ids] != wanted:
