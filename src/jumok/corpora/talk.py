@@ -161,8 +161,8 @@ def _name(draw: _Draw) -> str:
 
 
 def _greeting(draw: _Draw) -> list[Exchange]:
-    surname = draw.of(_words("words", "surnames")) if not draw.casual and draw.below(2) else ""
-    exchanges = [draw.asked("greeting", name=surname + _name(draw))]
+    name = _name if draw.casual else draw.of((_name, _full_name))
+    exchanges = [draw.asked("greeting", name=name(draw))]
     if draw.below(2):
         said = draw.of(_material()["social"])
         exchanges.append(draw.ask([said["ask"]], said["answer"]))
@@ -333,15 +333,27 @@ def _nouns(test: bool) -> tuple[str, ...]:
     return tuple(word for word in nouns if (word in chosen and known.issuperset(word)) == test)
 
 
+def _full_name(draw: _Draw) -> str:
+    return draw.of(_words("words", "surnames")) + _name(draw)
+
+
+def _noun(draw: _Draw) -> str:
+    return draw.of(_nouns(draw.test))
+
+
+WORDS = (_noun, _name, _full_name)  # so many names that words are copied, and not learned by heart
+
+
 def _word(draw: _Draw) -> str:
-    """Return a noun or a name of the part. There are so many names that words are not learned by heart."""
-    return draw.of(_nouns(draw.test)) if draw.below(2) else _name(draw)
+    return draw.of(WORDS)(draw)
 
 
 @cache
 def _next(word: str) -> tuple[str, ...]:
     """Return the words that continue a chain; those of the training part, which are written, come first."""
-    return tuple(noun for noun in _nouns(False) + _nouns(True) if noun[0] == word[-1] and noun != word)
+    others = " ".join(table for name in ("likes", "kinds") for table in _material()[name].values()).split()
+    nouns = dict.fromkeys((*_nouns(False), *_nouns(True), *others))
+    return tuple(noun for noun in nouns if noun[0] == word[-1] and noun != word and len(noun) > 1)
 
 
 @cache
@@ -379,24 +391,22 @@ def _letter(draw: _Draw) -> list[Exchange]:
 
 
 def _length(draw: _Draw) -> list[Exchange]:
-    word = draw.of(_nouns(draw.test))
+    word = _noun(draw)
     n = (read_native(len(word), before_noun=True) + " ", str(len(word)))
     return [draw.asked("length", word=word, n=n)]
 
 
 def _final(draw: _Draw) -> list[Exchange]:
     word = _word(draw)
-    lead, vowel, tail = split(word[-1])
-    texts = _material()["skills"]["final"]
-    steps = f"{word[-1]} {lead}{vowel}{tail}"
+    tail = split(word[-1])[2]
+    texts, steps = _material()["skills"]["final"], word[-1] + "".join(split(word[-1]))
     return [draw.ask(texts["ask"], texts["some" if tail else "none"], steps, word=word, n=tail)]
 
 
 def _initial(draw: _Draw) -> list[Exchange]:
     word = _word(draw)
-    leads = [split(letter)[0] for letter in word]
-    steps = " ".join(letter + lead for letter, lead in zip(word, leads, strict=True))
-    return [draw.asked("initial", steps, word=word, n="".join(leads))]
+    steps = " ".join(letter + "".join(split(letter)) for letter in word)
+    return [draw.asked("initial", steps, word=word, n="".join(split(letter)[0] for letter in word))]
 
 
 def _reverse(draw: _Draw) -> list[Exchange]:
@@ -405,8 +415,8 @@ def _reverse(draw: _Draw) -> list[Exchange]:
 
 
 def _order(draw: _Draw) -> list[Exchange]:
-    names = draw.below(2)
-    words = [_name(draw) for _ in range(3)] if names else draw.several(_nouns(draw.test), 3)
+    word = draw.of(WORDS)
+    words = [word(draw) for _ in range(3)]
     initials = [split(word[0])[0] for word in words]
     if len(set(initials)) < 3:
         return _order(draw)
