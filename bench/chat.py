@@ -28,7 +28,10 @@ from jumok.inference.requests import text_request
 from jumok.inference.sampling import Sampling
 
 JUMOK = [sys.executable, "-m", "jumok"]
-STAGES = ("pretrained", "tuned")
+STAGES = {  # what each trains on, and options
+    "pretrained": (("stories.txt", "talk.txt"), ()),
+    "tuned": (("talk.jsonl",), ("--task", "chat")),
+}
 STORIES_CHARS = 500_000
 LONGEST = 160  # tokens of an answer
 
@@ -41,7 +44,7 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=40_000, help="conversations to train on")
     parser.add_argument("--test-rows", type=int, default=2_000, help="conversations of the test part")
     parser.add_argument("--no-thinking", action="store_true", help="no worked steps before answers")
-    parser.add_argument("--skip", nargs="*", default=[], choices=STAGES, help="stages to leave out")
+    parser.add_argument("--skip", nargs="*", default=[], choices=list(STAGES), help="stages to leave out")
     parser.add_argument("--chat", action="store_true", help="open a conversation at the end")
     given = parser.parse_args()
     given.out.mkdir(parents=True, exist_ok=True)
@@ -53,14 +56,12 @@ def main() -> None:
     write(given.out / "test.jsonl", "talk", "--part", "test", "--rows", str(given.test_rows), *steps)
     length = ["--minutes", f"{given.minutes:g}"] if given.steps is None else ["--steps", str(given.steps)]
     before, tables = None, {}
-    for stage in STAGES:
+    for stage, (texts, options) in STAGES.items():
         if stage in given.skip:
             continue
         run, figures = given.out / stage, given.out / f"{stage}.json"
-        texts = ["stories.txt", "talk.txt"] if stage == "pretrained" else ["talk.jsonl"]
-        options = [] if stage == "pretrained" else ["--task", "chat"]
-        options += [] if before is None else ["--init", str(before)]
-        train(run, [*(str(given.out / text) for text in texts), *options, *length])
+        init = [] if before is None else ["--init", str(before)]
+        train(run, [*(str(given.out / text) for text in texts), *options, *init, *length])
         if not figures.exists():
             judge = judge_plain if stage == "pretrained" else judge_chat
             figures.write_text(json.dumps(judge(run, given.out / "test.jsonl")), encoding="utf-8")
