@@ -1,4 +1,3 @@
-// @ts-check
 // The entry of the playground.
 
 import { ChatView } from "./chat_view.js";

@@ -1,4 +1,3 @@
-// @ts-check
 // Line charts of a few series, as SVG: axes, a legend, and the values at the place one points at.
 
 import { element } from "../../view/assets/base/controls.js";

@@ -1,4 +1,3 @@
-// @ts-check
 // A conversation with a model of the server that has a chat template.
 
 import { choice, element } from "../../view/assets/base/controls.js";

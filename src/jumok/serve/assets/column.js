@@ -1,4 +1,3 @@
-// @ts-check
 // One model at work on a prompt, through the API of the server: a text that grows, an answer, classes, or filled masks.
 
 import { element } from "../../view/assets/base/controls.js";

@@ -1,4 +1,3 @@
-// @ts-check
 // How much is written and how tokens are drawn, as number fields.
 
 import { element } from "../../view/assets/base/controls.js";

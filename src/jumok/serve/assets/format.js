@@ -1,4 +1,3 @@
-// @ts-check
 // Figures of runs in the words of the page.
 
 import { element } from "../../view/assets/base/controls.js";

@@ -1,4 +1,3 @@
-// @ts-check
 // The form for a new run: a task, a text with its columns, a size, a time.
 
 import { button, choice, element } from "../../view/assets/base/controls.js";

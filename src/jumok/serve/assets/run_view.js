@@ -1,4 +1,3 @@
-// @ts-check
 // One run: its curve with the learning rate and the validations, live; samples, figures, configuration; stop and resume.
 
 import { button, element, tableElement } from "../../view/assets/base/controls.js";

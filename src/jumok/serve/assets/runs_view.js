@@ -1,4 +1,3 @@
-// @ts-check
 // The list of runs: what they are, how far they are, and their curves, live.
 
 import { button, element } from "../../view/assets/base/controls.js";

@@ -1,4 +1,3 @@
-// @ts-check
 // Requests to the server of this page: the key, the language of messages, errors, and streams of events.
 
 import { EngineError } from "../../view/assets/model/errors.js";

@@ -1,4 +1,3 @@
-// @ts-check
 // What surrounds the views of the playground: tabs, language and theme, messages, the key, and the address.
 
 import { headColour, themeColours } from "../../view/assets/base/colours.js";

@@ -1,4 +1,3 @@
-// @ts-check
 // A text in the tokens of any runs, one below the other.
 
 import { element } from "../../view/assets/base/controls.js";

@@ -1,4 +1,3 @@
-// @ts-check
 // A prompt for one model or for two side by side; candidates of each token; pages that show a model inside.
 
 import { button, choice, element } from "../../view/assets/base/controls.js";

@@ -1,4 +1,3 @@
-// @ts-check
 // Numbers as a page carries them: base64 of the raw deflate format, and half-precision floats.
 
 const CHUNK = 1 << 20; // characters of base64, a multiple of four

@@ -182,11 +182,7 @@ export function warm(value, theme) {
   return scaleColour("warm", value, theme);
 }
 
-/**
- * Orange for negative, blue for positive, the surface at nought.
- * @param {number} value -1 to 1
- * @param {Theme} theme
- */
+/** Orange for negative, blue for positive, the surface at nought. @param {number} value -1 to 1 @param {Theme} theme */
 export function diverging(value, theme) {
   return scaleColour("sign", ((value || 0) + 1) / 2, theme);
 }

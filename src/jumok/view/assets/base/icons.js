@@ -1,4 +1,3 @@
-// @ts-check
 // Small pictures for buttons. Their names are those of the buttons: a screen reader does not see them.
 
 const SVG = "http://www.w3.org/2000/svg";

@@ -1,4 +1,3 @@
-// @ts-check
 // What surrounds the views of every page: tabs, messages that leave by themselves, colours, and why a page cannot open.
 
 import { hex, setColours, themeColours, warm } from "./colours.js";

@@ -1,4 +1,3 @@
-// @ts-check
 // The sums of the pieces in the chapters. Names and shapes are those of jumok.nn.attention, jumok.nn.positions and
 // jumok.course.chapters.speed; vectors and matrices are plain arrays, because every number of them is shown.
 
@@ -20,12 +19,7 @@ export function sum(numbers) {
   return numbers.reduce((total, value) => total + value, 0);
 }
 
-/**
- * The dot product q·k.
- * @param {Vector} q (D,)
- * @param {Vector} k (D,)
- * @returns {number}
- */
+/** The dot product q·k. @param {Vector} q (D,) @param {Vector} k (D,) @returns {number} */
 export function dot(q, k) {
   return sum(products(q, k));
 }

@@ -1,4 +1,3 @@
-// @ts-check
 // The KV cache fills while tokens come: what each step computes with a cache and without one.
 
 import { count, t } from "../base/words.js";

@@ -1,4 +1,3 @@
-// @ts-check
 // One score of a trained head: q·k element by element, the sum so far, and the division by √D.
 
 import { decimal, signed, t } from "../base/words.js";

@@ -1,4 +1,3 @@
-// @ts-check
 // Drawings of the pieces: described as plain objects, so that the same function draws on a page and, under Node, into the
 // SVG file that is printed. Looks come from classes of drawing.css.
 

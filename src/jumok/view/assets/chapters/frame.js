@@ -1,4 +1,3 @@
-// @ts-check
 // The frame of a piece on a page: its controls, its drawing, and a sentence on what the drawing shows.
 
 import { button, element } from "../base/controls.js";

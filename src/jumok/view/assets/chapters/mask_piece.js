@@ -1,4 +1,3 @@
-// @ts-check
 // Scores and weights of a trained head on a Korean sentence, with the causal mask and without it.
 
 import { decimal, percent, t } from "../base/words.js";

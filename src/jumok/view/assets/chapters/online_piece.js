@@ -1,4 +1,3 @@
-// @ts-check
 // Online softmax: a tile of keys at a time, with the largest score, the sum and the weighted sum that are kept.
 
 import { decimal, t } from "../base/words.js";

@@ -1,4 +1,3 @@
-// @ts-check
 // All pieces.
 
 import { defineWords } from "../base/words.js";

@@ -1,4 +1,3 @@
-// @ts-check
 // Queries and keys of a trained model, rounded to two decimals: a GPT of the family classic with characters as tokens (2
 // blocks, width 96, 6 heads of width 8), trained for 1,500 steps on a million characters of `jumok corpus write stories`
 // with seed 1; block 2, head 3, recorded by `jumok.record` on the sentence below.

@@ -1,4 +1,3 @@
-// @ts-check
 // Rotary positions: the pairs of q and k turn with their positions, and the score depends on the distance only.
 
 import { decimal, t } from "../base/words.js";

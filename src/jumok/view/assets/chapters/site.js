@@ -1,4 +1,3 @@
-// @ts-check
 // The script of the documentation site: each piece at its place in the chapter.
 
 import { setLanguage, t } from "../base/words.js";

@@ -1,4 +1,3 @@
-// @ts-check
 // Why scores are divided by √D, and what a temperature does: scores of one query with six keys, and their softmax.
 
 import { decimal, percent, t } from "../base/words.js";

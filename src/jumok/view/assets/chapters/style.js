@@ -1,4 +1,3 @@
-// @ts-check
 // The colours of the pieces, as custom properties: those of every page of jumok.
 
 import { themeColours } from "../base/colours.js";

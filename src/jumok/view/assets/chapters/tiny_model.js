@@ -1,4 +1,3 @@
-// @ts-check
 // A language model that is small enough to show each of its numbers, and one step of its training. The embedding turns
 // the token into a vector x, the head turns x into one logit for each token, as in jumok.models with no block between.
 

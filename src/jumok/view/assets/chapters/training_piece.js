@@ -1,4 +1,3 @@
-// @ts-check
 // One step of training, with every number: forward, loss, gradients, update, and the loss after it.
 
 import { decimal, percent, signed, t } from "../base/words.js";

@@ -1,4 +1,3 @@
-// @ts-check
 // A conversation with a model: what was said, answers as they come, and their reasoning, which is folded. With the switch
 // "look inside" the tokens of the answers are coloured and can be looked at. The page gives it a model.
 
@@ -14,9 +13,7 @@ defineWords(words);
 const NEAR = 60; // pixels from the end of the log: who reads further up is left there
 const UNFOLDED = 200; // milliseconds, after which what a page shows of a token is unfolded
 
-/** @typedef {import("./messages.js").Message} Message */
-/** @typedef {import("./messages.js").Piece} Piece */
-/** @typedef {import("./messages.js").Turn} Turn */
+/** @import { Message, Piece, Turn } from "./messages.js" */
 
 /**
  * What a page does for a conversation.

@@ -1,4 +1,3 @@
-// @ts-check
 // The turns of a conversation, and the file that they become.
 
 /** @typedef {import("../page/engine_types.js").Message} Message */

@@ -1,4 +1,3 @@
-// @ts-check
 // A token of a text that a model wrote, coloured by its surprise; one can look at it.
 
 import { element } from "../base/controls.js";

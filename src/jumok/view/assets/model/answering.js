@@ -1,4 +1,3 @@
-// @ts-check
 // An encoder–decoder answers a text, as `jumok.inference.answer`: greedily or by beam search.
 
 import { beamSearch } from "./beam_search.js";

@@ -1,4 +1,3 @@
-// @ts-check
 /**
  * WebAssembly from named instructions: a function's body is written as nested expressions, and `assemble` returns the
  * bytes of a module. Only what `kernels.js` needs is here.

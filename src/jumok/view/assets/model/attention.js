@@ -1,4 +1,3 @@
-// @ts-check
 /**
  * Multi-head attention, as in `jumok.nn.attention`. T query positions, S key positions, C width, H heads, G key/value
  * heads, D width of a head. Here the layout is (T, H, D).

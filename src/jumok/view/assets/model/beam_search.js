@@ -1,4 +1,3 @@
-// @ts-check
 // Beam search for one source, as `jumok.inference.beam_search`: at each length the 2·beam likeliest continuations are
 // candidates. Of the first `beam` of them, those that end become answers, the best `beam` of which are kept; the
 // likeliest that do not end are continued. It is over when there are `beam` answers and the likeliest beam, scored as if

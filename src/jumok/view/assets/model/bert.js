@@ -1,4 +1,3 @@
-// @ts-check
 /** BERT, as in `jumok.models.bert`. T positions, C width, V ids. */
 
 import { Block, makeNorm } from "./blocks.js";
@@ -9,8 +8,7 @@ import { gelu } from "./layers.js";
 import { addRow, Linear } from "./matrices.js";
 import { Pooling } from "./pooling.js";
 
-/** @typedef {import("./blocks.js").BlockConfig} BlockConfig */
-/** @typedef {import("./blocks.js").Options} Options */
+/** @import { BlockConfig, Options } from "./blocks.js" */
 /** @typedef {import("./matrices.js").Parameters} Parameters */
 /** @typedef {import("./reader.js").Config} Config */
 
@@ -75,11 +73,7 @@ export class BERT {
     return this.embedding.times(this.mlm.forward(chosen), this.mlm.bias);
   }
 
-  /**
-   * The logits of the labels.
-   * @param {ArrayLike<number>} ids (T)
-   * @param {Options} [options] @returns {Float32Array}
-   */
+  /** The logits of the labels. @param {ArrayLike<number>} ids (T) @param {Options} [options] @returns {Float32Array} */
   classify(ids, options) {
     if (!this.pooling || !this.pooler || !this.classifier) throw new EngineError("engine.no_labels");
     const pooled = this.pooler.forward(this.pooling.forward(this.hidden(ids, options), this.config.n_embd));
@@ -96,10 +90,7 @@ class MaskedLMHead {
     this.bias = parameters.vector("mlm_head.bias");
   }
 
-  /**
-   * @param {Float32Array} hidden (N, C)
-   * @returns {Float32Array} (N, C)
-   */
+  /** @param {Float32Array} hidden (N, C) @returns {Float32Array} (N, C) */
   forward(hidden) {
     const x = this.dense.forward(hidden);
     gelu(x);

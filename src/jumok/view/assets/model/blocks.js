@@ -1,4 +1,3 @@
-// @ts-check
 /** The block of Transformers, as in `jumok.nn.blocks`. */
 
 import { MultiHeadAttention } from "./attention.js";
@@ -7,8 +6,7 @@ import { sum } from "./matrices.js";
 
 /** @typedef {import("./attention.js").Shape} Shape */
 /** @typedef {import("./cache.js").LayerCache} LayerCache */
-/** @typedef {import("./layers.js").Activation} Activation */
-/** @typedef {import("./layers.js").Norm} Norm */
+/** @import { Activation, Norm } from "./layers.js" */
 /** @typedef {import("./matrices.js").Parameters} Parameters */
 /** @typedef {import("./positions.js").Rotary} Rotary */
 /** @typedef {import("./recording.js").Recording} Recording */

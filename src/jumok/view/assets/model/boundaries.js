@@ -1,4 +1,3 @@
-// @ts-check
 // Where normalisation may change a text that goes on, as `jumok.text.boundaries`. Characters are single code points.
 
 // Vowel and final jamo combine with the character before them, as do all marks.

@@ -1,4 +1,3 @@
-// @ts-check
 // Byte pair encoding: the pair that was learned first is joined first, the leftmost of several.
 
 /** @typedef {{rank: number, id: number}} Merge what a pair of ids becomes, and when it was learned. */

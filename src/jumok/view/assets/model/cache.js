@@ -1,4 +1,3 @@
-// @ts-check
 /** Keys and values of the positions that were read, as in `jumok.nn.cache`. */
 
 import { PlainProducts } from "./products.js";
@@ -22,10 +21,7 @@ export class LayerCache {
     this.values = products.room(room * width);
   }
 
-  /**
-   * @param {Float32Array} k (T, G, D)
-   * @param {Float32Array} v (T, G, D)
-   */
+  /** @param {Float32Array} k (T, G, D) @param {Float32Array} v (T, G, D) */
   append(k, v) {
     const start = this.length * this.width;
     if (start + k.length > this.keys.length) {
@@ -41,12 +37,7 @@ export class LayerCache {
 
 /** One LayerCache for each layer of a decoder. */
 export class KVCache {
-  /**
-   * @param {number} layers
-   * @param {number} width G·D
-   * @param {Products} [products]
-   * @param {number} [room] positions
-   */
+  /** @param {number} layers @param {number} width G·D @param {Products} [products] @param {number} [room] positions */
   constructor(layers, width, products, room) {
     this.layers = Array.from({ length: layers }, () => new LayerCache(width, products, room));
   }

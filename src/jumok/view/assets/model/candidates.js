@@ -1,4 +1,3 @@
-// @ts-check
 // What a page shows of a distribution: its likeliest tokens, before and after the settings of sampling.
 
 import { EngineError } from "./errors.js";

@@ -1,4 +1,3 @@
-// @ts-check
 // A conversation as the ids of a chat template that is made of constant pieces, as `jumok.tokenizers.ChatTemplate`
 // encodes it, and the parts of an answer, as `jumok.inference.chat` divides it.
 

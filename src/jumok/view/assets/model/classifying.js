@@ -1,4 +1,3 @@
-// @ts-check
 // The class of a text, and the words that decide it: what changes when a word is left out (occlusion).
 
 import { EngineError } from "./errors.js";
@@ -11,10 +10,7 @@ import { Turns } from "./turns.js";
 
 /** Classifies with one model. */
 export class Classifying {
-  /**
-   * @param {import("./gpt.js").GPT | import("./bert.js").BERT} model with labels
-   * @param {Tokenizer} tokenizer
-   */
+  /** @param {import("./gpt.js").GPT | import("./bert.js").BERT} model with labels @param {Tokenizer} tokenizer */
   constructor(model, tokenizer) {
     this.model = model;
     this.tokenizer = tokenizer;
@@ -50,10 +46,7 @@ export class Classifying {
     return { labels, words: effects, tokens: ids.length, read: Math.min(ids.length, this.framing.room) };
   }
 
-  /**
-   * @param {number[]} ids of a text
-   * @returns {number[]} of the labels
-   */
+  /** @param {number[]} ids of a text @returns {number[]} of the labels */
   logProbabilities(ids) {
     const logits = this.model.classify(this.framing.frame(ids));
     if (!logits.every(Number.isFinite)) throw new EngineError("engine.not_finite");

@@ -1,4 +1,3 @@
-// @ts-check
 /** The encoder–decoder, as in `jumok.models.encoder_decoder`. S source and T target positions, C width, V ids. */
 
 import { Block, makeNorm } from "./blocks.js";
@@ -6,8 +5,7 @@ import { KVCache, LayerCache } from "./cache.js";
 import { embed, requireIds } from "./gpt.js";
 import { sinusoidal } from "./positions.js";
 
-/** @typedef {import("./blocks.js").BlockConfig} BlockConfig */
-/** @typedef {import("./blocks.js").Options} Options */
+/** @import { BlockConfig, Options } from "./blocks.js" */
 /** @typedef {import("./matrices.js").Parameters} Parameters */
 /** @typedef {import("./reader.js").Config} Config */
 /** @typedef {{target: KVCache, source: LayerCache[]}} Cache keys and values of the target, and of the source */

@@ -1,4 +1,3 @@
-// @ts-check
 // The engine of a model that is here: what `page/engine_types.js` describes, on the classes of this folder. It runs in a
 // worker, in a page and under Node.
 
@@ -19,10 +18,7 @@ import { Tokenizer } from "./tokenizer.js";
 import { Tracing } from "./tracing.js";
 import { Writing } from "./writing.js";
 
-/** @typedef {import("../page/engine_types.js").About} About */
-/** @typedef {import("../page/engine_types.js").Engine} Engine */
-/** @typedef {import("../page/engine_types.js").Head} Head */
-/** @typedef {import("../page/engine_types.js").Sampling} Sampling */
+/** @import { About, Engine, Head, Sampling } from "../page/engine_types.js" */
 
 const USUAL_TOP = 12;
 

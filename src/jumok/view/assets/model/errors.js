@@ -1,5 +1,3 @@
-// @ts-check
-
 /** What went wrong, as a key of the words table with the values of its sentence. */
 export class EngineError extends Error {
   /** @param {string} code @param {Record<string, unknown>} [values] */

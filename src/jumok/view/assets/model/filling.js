@@ -1,4 +1,3 @@
-// @ts-check
 // Fill-mask, as `jumok.inference.fill_mask`: the mask with the most confident prediction is filled first, and the
 // others are then predicted again with that token in place.
 

@@ -1,4 +1,3 @@
-// @ts-check
 // The form of a text as input of a model: special ids before and after it, which the header names, and truncation.
 
 import { isBlank } from "./boundaries.js";

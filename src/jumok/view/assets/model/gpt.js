@@ -1,4 +1,3 @@
-// @ts-check
 /** GPT, as in `jumok.models.gpt`: both families, and a classifier if the configuration has labels. */
 
 import { Block, makeNorm } from "./blocks.js";
@@ -8,8 +7,7 @@ import { Pooling } from "./pooling.js";
 import { Rotary } from "./positions.js";
 import { canBeSimd, PlainProducts, SimdProducts } from "./products.js";
 
-/** @typedef {import("./blocks.js").BlockConfig} BlockConfig */
-/** @typedef {import("./blocks.js").Options} Options */
+/** @import { BlockConfig, Options } from "./blocks.js" */
 /** @typedef {import("./matrices.js").Parameters} Parameters */
 /** @typedef {import("./reader.js").Config} Config */
 
@@ -88,11 +86,7 @@ export class GPT {
     return logits;
   }
 
-  /**
-   * The logits of the labels.
-   * @param {ArrayLike<number>} ids (T)
-   * @param {Options} [options] @returns {Float32Array}
-   */
+  /** The logits of the labels. @param {ArrayLike<number>} ids (T) @param {Options} [options] @returns {Float32Array} */
   classify(ids, options) {
     if (!this.pooling || !this.classifier) throw new EngineError("engine.no_labels");
     this.reused ??= this.newCache({ lasting: true });

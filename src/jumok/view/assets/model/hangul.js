@@ -1,4 +1,3 @@
-// @ts-check
 // Which characters are Hangul.
 
 /** @param {string} character */

@@ -1,4 +1,3 @@
-// @ts-check
 /**
  * The product of a matrix with vectors, in plain JavaScript and in WebAssembly with SIMD.
  * Both hold all matrices in one memory. A row takes a multiple of 16 numbers there, and those behind its end are zero,
@@ -73,11 +72,7 @@ export class PlainKernels {
     this.memory = new ArrayBuffer(bytes);
   }
 
-  /**
-   * @param {Rows} matrix
-   * @param {Float32Array} x (T, columns)
-   * @param {Float32Array} out (T, rows)
-   */
+  /** @param {Rows} matrix @param {Float32Array} x (T, columns) @param {Float32Array} out (T, rows) */
   multiply({ weights, scales, rows, columns }, x, out) {
     const stride = strideOf(columns);
     const count = x.length / columns;
@@ -111,11 +106,7 @@ export class SimdKernels {
     this.calls = /** @type {Record<string, (...numbers: number[]) => void>} */ (exports);
   }
 
-  /**
-   * @param {Rows} matrix
-   * @param {Float32Array} x (T, columns)
-   * @param {Float32Array} out (T, rows)
-   */
+  /** @param {Rows} matrix @param {Float32Array} x (T, columns) @param {Float32Array} out (T, rows) */
   multiply({ weights, scales, rows, columns }, x, out) {
     const { input, output } = this;
     const stride = strideOf(columns);

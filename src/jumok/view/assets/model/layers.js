@@ -1,4 +1,3 @@
-// @ts-check
 /** Norms and MLPs, as in `jumok.nn.layers` and `jumok.nn.blocks`. Arrays are (T, C), row after row. */
 
 import { Linear } from "./matrices.js";
@@ -24,10 +23,7 @@ export class RMSNorm {
     this.eps = eps;
   }
 
-  /**
-   * @param {Float32Array} x (T, width)
-   * @returns {Float32Array} (T, width)
-   */
+  /** @param {Float32Array} x (T, width) @returns {Float32Array} (T, width) */
   forward(x) {
     const { weight, eps } = this;
     const width = weight.length;
@@ -51,10 +47,7 @@ export class LayerNorm {
     this.eps = eps;
   }
 
-  /**
-   * @param {Float32Array} x (T, width)
-   * @returns {Float32Array} (T, width)
-   */
+  /** @param {Float32Array} x (T, width) @returns {Float32Array} (T, width) */
   forward(x) {
     const { weight, bias, eps } = this;
     const width = weight.length;
@@ -81,11 +74,7 @@ export class MLP {
     this.activation = ACTIVATION[activation];
   }
 
-  /**
-   * @param {Float32Array} x (T, C)
-   * @param {Notes | null} notes
-   * @returns {Float32Array} (T, C)
-   */
+  /** @param {Float32Array} x (T, C) @param {Notes | null} notes @returns {Float32Array} (T, C) */
   forward(x, notes) {
     const hidden = this.up.forward(x); // (T, M)
     for (let i = 0; i < hidden.length; i++) hidden[i] = this.activation(hidden[i]);
@@ -103,11 +92,7 @@ export class SwiGLU {
     this.down = new Linear(parameters, `${name}.down_proj`);
   }
 
-  /**
-   * @param {Float32Array} x (T, C)
-   * @param {Notes | null} notes
-   * @returns {Float32Array} (T, C)
-   */
+  /** @param {Float32Array} x (T, C) @param {Notes | null} notes @returns {Float32Array} (T, C) */
   forward(x, notes) {
     const hidden = this.up.forward(x); // (T, M)
     const gates = this.gate.forward(x); // (T, M)

@@ -1,4 +1,3 @@
-// @ts-check
 /** The parameters of a model by their names: matrices, which know how to multiply, and vectors. */
 
 import { EngineError } from "./errors.js";
@@ -54,10 +53,7 @@ export class Linear {
     this.bias = parameters.optional(`${name}.bias`);
   }
 
-  /**
-   * @param {Float32Array} x (T, columns)
-   * @returns {Float32Array} (T, rows)
-   */
+  /** @param {Float32Array} x (T, columns) @returns {Float32Array} (T, rows) */
   forward(x) {
     return this.weight.times(x, this.bias);
   }
@@ -113,12 +109,7 @@ export function sum(x, y) {
   return out;
 }
 
-/**
- * The product of two vectors.
- * @param {ArrayLike<number>} x (C)
- * @param {ArrayLike<number>} y (C)
- * @returns {number}
- */
+/** The product of two vectors. @param {ArrayLike<number>} x (C) @param {ArrayLike<number>} y (C) @returns {number} */
 export function dot(x, y) {
   let total = 0;
   for (let i = 0; i < x.length; i++) total += x[i] * y[i];

@@ -1,4 +1,3 @@
-// @ts-check
 /** Builds the model of a page. */
 
 import { BERT } from "./bert.js";

@@ -1,4 +1,3 @@
-// @ts-check
 /** From the hidden states of a text to one vector, as in `jumok.models.pooling`. */
 
 import { dot, softmax } from "./matrices.js";
@@ -11,11 +10,7 @@ export class Pooling {
     this.query = query;
   }
 
-  /**
-   * @param {Float32Array} hidden (T, C)
-   * @param {number} width C
-   * @returns {Float32Array} (C)
-   */
+  /** @param {Float32Array} hidden (T, C) @param {number} width C @returns {Float32Array} (C) */
   forward(hidden, width) {
     if (this.kind === "first") return hidden.slice(0, width);
     if (this.kind === "last") return hidden.slice(-width);

@@ -1,13 +1,8 @@
-// @ts-check
 /** Rotary and sinusoidal positions, as in `jumok.nn.positions`. */
 
 /** Cosines and sines of rotary positions, for heads of width D. */
 export class Rotary {
-  /**
-   * @param {number} length
-   * @param {number} width D
-   * @param {number} base
-   */
+  /** @param {number} length @param {number} width D @param {number} base */
   constructor(length, width, base) {
     const half = width / 2;
     this.half = half;

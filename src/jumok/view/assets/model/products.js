@@ -1,4 +1,3 @@
-// @ts-check
 /**
  * The two products of attention, for one query and one head: with the keys, and of its weights with the values. In plain
  * JavaScript, and in WebAssembly with SIMD for keys and values that are in its memory.
@@ -122,11 +121,7 @@ export class SimdProducts {
   }
 }
 
-/**
- * Whether SIMD can multiply heads of a width.
- * @param {number} width D
- * @returns {boolean}
- */
+/** Whether SIMD can multiply heads of a width. @param {number} width D @returns {boolean} */
 export function canBeSimd(width) {
   return width % STEP === 0;
 }

@@ -1,4 +1,3 @@
-// @ts-check
 /**
  * Reads the parameters of a page, which `jumok.view.model_page` has written: base64 of the raw deflate format of bytes,
  * in which a header finds each parameter. A page that was damaged on its way is refused with the code "damaged".

@@ -1,4 +1,3 @@
-// @ts-check
 /**
  * Records what a model computes on the way to its logits.
  * The notes of a layer, for T positions that are read together and S positions that they may attend to:

@@ -1,4 +1,3 @@
-// @ts-check
 // Which token comes next: penalty, temperature, filters and a draw, in this order, as `jumok.inference.sampling`. The
 // kept tokens and their probabilities are the same. The random numbers are those of a smaller generator (`Random`), so
 // the same seed draws another text than in Python.

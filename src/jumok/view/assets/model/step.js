@@ -1,4 +1,3 @@
-// @ts-check
 /** Everything that a GPT computes for one token, the last of a text. */
 
 import { Recording } from "./recording.js";

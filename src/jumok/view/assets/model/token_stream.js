@@ -1,4 +1,3 @@
-// @ts-check
 // Incremental decoding, as `jumok.tokenizers.Stream`.
 
 import { isSettled, lastFreshStart } from "./boundaries.js";

@@ -1,4 +1,3 @@
-// @ts-check
 // Tokens as a person can read them, and where they stand in the text: as `jumok.view.token_text`. Places are code points
 // of the text, as in a trace.
 

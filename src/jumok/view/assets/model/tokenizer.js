@@ -1,4 +1,3 @@
-// @ts-check
 // Text to ids and back, as `jumok.tokenizers.Tokenizer`. The file is a tokenizer.json of Hugging Face; which of them can
 // be read is in `jumok.view.page_tokenizer`, which Python asks before a page is written.
 
@@ -48,10 +47,7 @@ function bothCases(letter) {
   return `[${letter}${letter.toUpperCase()}${letter === "s" ? "\u017f" : ""}]`;
 }
 
-/**
- * @param {any} json a part of a tokenizer.json, which may be a sequence of parts
- * @returns {any[]}
- */
+/** @param {any} json a part of a tokenizer.json, which may be a sequence of parts @returns {any[]} */
 function partsOf(json) {
   if (!json) return [];
   return json.type === "Sequence" ? (json.normalizers ?? json.pretokenizers ?? []).flatMap(partsOf) : [json];
@@ -97,11 +93,7 @@ export class Tokenizer {
     this.added = kind === "other" ? [...added].sort((a, b) => b.content.length - a.content.length) : [];
   }
 
-  /**
-   * @param {string} token
-   * @param {boolean} whole whether it is written as it is
-   * @returns {Uint8Array}
-   */
+  /** @param {string} token @param {boolean} whole whether it is written as it is @returns {Uint8Array} */
   _spelled(token, whole) {
     const byte = /^<0x([0-9A-F]{2})>$/.exec(token);
     if (!whole && this.spellsCharacters && byte) return Uint8Array.of(parseInt(byte[1], 16));
@@ -152,10 +144,7 @@ export class Tokenizer {
     return parts;
   }
 
-  /**
-   * @param {string} text normalised
-   * @param {number[]} ids are added here
-   */
+  /** @param {string} text normalised @param {number[]} ids are added here */
   _encodePart(text, ids) {
     const encoder = new TextEncoder();
     if (this.spellsCharacters) {

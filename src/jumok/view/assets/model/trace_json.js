@@ -1,4 +1,3 @@
-// @ts-check
 // A recording as the object "jumok-trace" (docs/viewer.md), which the viewer's Trace reads. What stays in a page is not
 // encoded: weights are the bytes that a file has in base64, queries and keys are floats.
 

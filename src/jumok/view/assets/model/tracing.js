@@ -1,4 +1,3 @@
-// @ts-check
 // Traces of what a model reads, as `jumok.view.trace`.
 
 import { distribution, knownLogits, rankOf } from "./candidates.js";

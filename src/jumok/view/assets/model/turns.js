@@ -1,4 +1,3 @@
-// @ts-check
 // Work in turns: a long computation lets other messages in, `stop` among them.
 
 const LONGEST_TURN = 16; // milliseconds
@@ -24,11 +23,7 @@ export class Queue {
     this.last = Promise.resolve();
   }
 
-  /**
-   * @template T
-   * @param {() => Promise<T>} call begins when those before it have ended
-   * @returns {Promise<T>}
-   */
+  /** @template T @param {() => Promise<T>} call begins when those before it have ended @returns {Promise<T>} */
   run(call) {
     const result = this.last.then(call);
     this.last = result.catch(() => {});

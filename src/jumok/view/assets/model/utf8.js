@@ -1,4 +1,3 @@
-// @ts-check
 // Bytes and characters, as `bytes.decode` of Python has them.
 
 /** What stands in a text for bytes that are no character. */

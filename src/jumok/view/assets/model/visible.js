@@ -1,4 +1,3 @@
-// @ts-check
 // Text and bytes in which everything can be seen: as `jumok.view.token_text.visible`.
 
 import { utf8Characters } from "./utf8.js";

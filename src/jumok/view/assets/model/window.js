@@ -1,4 +1,3 @@
-// @ts-check
 /**
  * Reading a text that grows, is changed, and passes the context: the window of it that a model sees
  * (`jumok.inference.window`), and a cache that keeps what two calls have in common at their beginning.

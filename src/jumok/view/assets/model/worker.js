@@ -1,4 +1,3 @@
-// @ts-check
 // The entry of the worker that holds a page's model. Messages in: {start: {header, parameters}}, {call, method, args},
 // {stop: true}. Messages out: {ready: about} or {failed: error}; for each call {call, events} for what comes meanwhile,
 // then {call, result} or {call, error}.

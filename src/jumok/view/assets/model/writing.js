@@ -1,4 +1,3 @@
-// @ts-check
 // A GPT continues a text, and predicts each token of it. The window of a text that the model sees is that of Python
 // (`window.js`); what two calls have in common at their beginning is read once.
 

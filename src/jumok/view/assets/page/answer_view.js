@@ -1,4 +1,3 @@
-// @ts-check
 // A model that answers: the input, the answer as it comes, those of the other beams, and where the decoder looks.
 
 import { button, choice, element } from "../base/controls.js";

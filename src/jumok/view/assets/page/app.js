@@ -1,4 +1,3 @@
-// @ts-check
 // The entry of a page with a model: opens the model, shows the views that its kind has, or says what is wrong.
 
 import { showTrouble } from "../base/page_chrome.js";

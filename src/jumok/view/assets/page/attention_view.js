@@ -1,4 +1,3 @@
-// @ts-check
 // The attention of every head on the text, in the viewer's own views; heads can be switched off.
 
 import { button, element } from "../base/controls.js";
@@ -8,8 +7,7 @@ import { Trace } from "../viewer/trace.js";
 import { offChips } from "./write_parts.js";
 
 /** @typedef {import("./session.js").Session} Session */
-/** @typedef {import("./engine_types.js").Alternative} Alternative */
-/** @typedef {import("./engine_types.js").Next} Next */
+/** @import { Alternative, Next } from "./engine_types.js" */
 
 const COMPARED = 1000; // tokens whose probability is compared before and after
 const LISTED = 6; // of them, those that are shown

@@ -1,11 +1,9 @@
-// @ts-check
 // Tokens and the characters they make. A cell is the smallest run of tokens that makes whole characters: one token that
 // is a word, or three that are the letters of a syllable.
 
 import { TINTS } from "../base/page_chrome.js";
 
-/** @typedef {import("./engine_types.js").Piece} Piece */
-/** @typedef {import("./engine_types.js").Written} Written */
+/** @import { Piece, Written } from "./engine_types.js" */
 
 /**
  * Tokens `from` to `to` (exclusive) of a path, and the characters `start` to `end` of its text that they make.

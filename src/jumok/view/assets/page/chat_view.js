@@ -1,4 +1,3 @@
-// @ts-check
 // The view in which one talks with the model, and looks at the tokens of its answers.
 
 import { Conversation } from "../chat/conversation.js";

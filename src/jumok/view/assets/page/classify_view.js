@@ -1,4 +1,3 @@
-// @ts-check
 // A text and its class: the probabilities while one types, and the words that decide.
 
 import { element, tableElement } from "../base/controls.js";

@@ -1,4 +1,3 @@
-// @ts-check
 // Two branches side by side, from where they part.
 
 import { button, element } from "../base/controls.js";

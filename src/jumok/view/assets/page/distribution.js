@@ -1,11 +1,9 @@
-// @ts-check
 // The distribution of a token as bars: what the model says, and what is left to draw from after temperature and filters.
 
 import { element } from "../base/controls.js";
 import { count, decimal, percent, t } from "../base/words.js";
 
-/** @typedef {import("./engine_types.js").Alternative} Alternative */
-/** @typedef {import("./engine_types.js").Next} Next */
+/** @import { Alternative, Next } from "./engine_types.js" */
 
 const NAT = 1 / Math.LN2; // bits
 

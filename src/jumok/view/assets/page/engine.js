@@ -1,12 +1,10 @@
-// @ts-check
 // The engine of a page that holds its model: in a worker, or in the page itself where workers are refused.
 
 import { EngineError } from "../model/errors.js";
 import { openModel } from "../model/engine.js";
 import { crc32 } from "../model/reader.js";
 
-/** @typedef {import("./engine_types.js").About} About */
-/** @typedef {import("./engine_types.js").Engine} Engine */
+/** @import { About, Engine } from "./engine_types.js" */
 /** @typedef {{resolve: (value: any) => void, reject: (error: Error) => void, onEvent?: (event: any) => void}} Call */
 
 /** The engine of this page. @param {Document} [page] @returns {Promise<Engine>} */

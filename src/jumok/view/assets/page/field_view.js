@@ -1,4 +1,3 @@
-// @ts-check
 // What the pages of models that do not write on have in common: a note of the author, a field for a text, and its state.
 
 import { element } from "../base/controls.js";

@@ -1,4 +1,3 @@
-// @ts-check
 // A text with blanks: what may stand in each, with probabilities; a click puts it in.
 
 import { button, element } from "../base/controls.js";

@@ -1,4 +1,3 @@
-// @ts-check
 // The frame of a page with a model: its name, the tabs, language and theme, messages, and the link to this state.
 
 import { button, element } from "../base/controls.js";

@@ -1,4 +1,3 @@
-// @ts-check
 // What elements of a page need besides their making: words that change with the language, and the first focus.
 
 import { element } from "../base/controls.js";

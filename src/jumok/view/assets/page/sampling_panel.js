@@ -1,4 +1,3 @@
-// @ts-check
 // How the next token is drawn: sliders, presets and the seed.
 
 import { button, element } from "../base/controls.js";

@@ -1,14 +1,10 @@
-// @ts-check
 // What the views of a page share: the model, the text with its branches, the heads that are switched off, how the next
 // token is drawn, the language and the theme. A view changes it by its methods, and listens to what others change.
 
 import { Tree } from "./tree.js";
 
-/** @typedef {import("./engine_types.js").Engine} Engine */
-/** @typedef {import("./engine_types.js").Head} Head */
-/** @typedef {import("./engine_types.js").Sampling} Sampling */
-/** @typedef {import("./tree.js").Branch} Branch */
-/** @typedef {import("./tree.js").Token} Token */
+/** @import { Engine, Head, Sampling } from "./engine_types.js" */
+/** @import { Branch, Token } from "./tree.js" */
 
 /**
  * What changed. path: the text is another one; token: one was added at its end; place: the token that is looked at;

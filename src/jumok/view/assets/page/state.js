@@ -1,8 +1,6 @@
-// @ts-check
 // The state that a link carries (location.hash): the prompt, how the text is drawn, what is switched off.
 
-/** @typedef {import("./engine_types.js").Sampling} Sampling */
-/** @typedef {import("./engine_types.js").Head} Head */
+/** @import { Sampling, Head } from "./engine_types.js" */
 
 /**
  * @typedef {object} State

@@ -1,4 +1,3 @@
-// @ts-check
 // One step with what is chosen of it: what the pictures and the sums that are checked are made of.
 
 import { count, decimal, percent, t } from "../base/words.js";
@@ -16,10 +15,7 @@ import {
 } from "./step_numbers.js";
 import { short } from "./step_scene.js";
 
-/** @typedef {import("./engine_types.js").About} About */
-/** @typedef {import("./engine_types.js").Next} Next */
-/** @typedef {import("./engine_types.js").Step} Step */
-/** @typedef {import("./engine_types.js").StepLayer} StepLayer */
+/** @import { About, Next, Step, StepLayer } from "./engine_types.js" */
 /** @typedef {import("./step_numbers.js").Check} Check */
 
 /**

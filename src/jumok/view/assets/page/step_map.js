@@ -1,4 +1,3 @@
-// @ts-check
 // The parts of a step as a list of buttons, grouped as the model is built: the line beside it is the residual stream.
 
 import { element } from "../base/controls.js";

@@ -1,4 +1,3 @@
-// @ts-check
 // The arithmetic of one step that the page shows beside the model's own numbers, so that each sum can be checked.
 // C width, H heads, G key/value heads, D width of a head, T keys.
 

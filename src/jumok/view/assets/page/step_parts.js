@@ -1,4 +1,3 @@
-// @ts-check
 // The parts of one step in their order, and which of them a model and a layer have.
 
 /** @typedef {import("./engine_types.js").Step} Step */

@@ -1,4 +1,3 @@
-// @ts-check
 // The pictures of the parts that a token goes through outside attention: from its embedding to the next token.
 
 import { hex, sequential } from "../base/colours.js";

@@ -1,4 +1,3 @@
-// @ts-check
 // The pictures of attention: from the norm of a layer to the vector that its heads give together.
 
 import { headColour, hex, sequential } from "../base/colours.js";

@@ -1,4 +1,3 @@
-// @ts-check
 // The text as a row of tokens, of which one is chosen: the one that is read last.
 
 import { element } from "../base/controls.js";

@@ -1,4 +1,3 @@
-// @ts-check
 // The player that walks through the parts of a step: buttons, and the clock behind them.
 
 import { button, element } from "../base/controls.js";

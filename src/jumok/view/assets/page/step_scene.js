@@ -1,4 +1,3 @@
-// @ts-check
 // A picture that is put together from top to bottom: vectors as strips of colour, rows of bars, shapes of matrices.
 // What is painted can be pointed at, and read number by number with the keyboard.
 

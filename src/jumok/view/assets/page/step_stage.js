@@ -1,4 +1,3 @@
-// @ts-check
 // The canvas of a step: paints the picture of a part, and says its numbers to the pointer and to the keyboard.
 
 import { element } from "../base/controls.js";

@@ -1,4 +1,3 @@
-// @ts-check
 // One step of the model taken apart, with the real numbers of the text: a flow of parts that one walks through.
 
 import { headColour, themeColours } from "../base/colours.js";
@@ -13,8 +12,7 @@ import { Player } from "./step_player.js";
 import { Stage } from "./step_stage.js";
 
 /** @typedef {import("./session.js").Session} Session */
-/** @typedef {import("./engine_types.js").Step} Step */
-/** @typedef {import("./engine_types.js").Next} Next */
+/** @import { Step, Next } from "./engine_types.js" */
 
 const LISTED_TOKENS = 12;
 const KNOWN_TOKENS = 1000; // of the distribution that is drawn from: the one that came is most likely among them

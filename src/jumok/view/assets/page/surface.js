@@ -1,4 +1,3 @@
-// @ts-check
 // The text that one reads and types. A text field takes what is typed, so that input methods, selections and screen
 // readers work as everywhere; its letters are transparent. The same text stands behind it in coloured cells.
 

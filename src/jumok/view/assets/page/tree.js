@@ -1,9 +1,7 @@
-// @ts-check
 // What was typed and written, with its branches, as a tree. A branch is a run of tokens that begins at a place of the
 // branch before it. The text on the page is the path from the root to the end of the current branch.
 
-/** @typedef {import("./engine_types.js").Head} Head */
-/** @typedef {import("./engine_types.js").Sampling} Sampling */
+/** @import { Head, Sampling } from "./engine_types.js" */
 
 /**
  * A token of a branch. The figures are there once the model has read the token.

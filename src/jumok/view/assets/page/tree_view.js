@@ -1,4 +1,3 @@
-// @ts-check
 // The branches of a text, drawn small: a line for each, as long as its tokens. A click goes to the end of a branch.
 
 import { element } from "../base/controls.js";

@@ -1,4 +1,3 @@
-// @ts-check
 // The elements of the view in which a text is written, and where they stand.
 
 import { button, element } from "../base/controls.js";

@@ -1,4 +1,3 @@
-// @ts-check
 // The view in which a text is written: the text, what may come next, how it is drawn, and the branches.
 
 import { choice, element } from "../base/controls.js";
@@ -14,8 +13,7 @@ import { TreeView } from "./tree_view.js";
 import { factsOf, legendParts, offChips, writeParts } from "./write_parts.js";
 import { Writer } from "./writer.js";
 
-/** @typedef {import("./session.js").Session} Session */
-/** @typedef {import("./session.js").Change} Change */
+/** @import { Session, Change } from "./session.js" */
 /** @typedef {import("./frame.js").Frame} Frame */
 /** @typedef {import("./engine_types.js").Alternative} Alternative */
 

@@ -1,4 +1,3 @@
-// @ts-check
 // What happens to the text: it is typed, read, scored, written on, and its branches are walked.
 
 import { windowStart } from "../model/window.js";
@@ -7,10 +6,8 @@ import { newSeed } from "./sampling_panel.js";
 
 /** @typedef {import("./session.js").Session} Session */
 /** @typedef {import("./surface.js").Surface} Surface */
-/** @typedef {import("./engine_types.js").Written} Written */
-/** @typedef {import("./engine_types.js").Head} Head */
-/** @typedef {import("./tree.js").Kind} Kind */
-/** @typedef {import("./tree.js").Token} Token */
+/** @import { Written, Head } from "./engine_types.js" */
+/** @import { Kind, Token } from "./tree.js" */
 
 const PAUSE = 120; // milliseconds without a key press, before a typed text is read
 const LISTED = 10; // alternatives that come with a written token

@@ -1,4 +1,3 @@
-// @ts-check
 // The entry of a saved page: reads the trace in it, shows it, or says what is wrong.
 
 import { showTrouble } from "../base/page_chrome.js";

@@ -1,4 +1,3 @@
-// @ts-check
 // The elements that a Shell fills: those of a page of its own, and those of a place inside another page.
 
 import { element } from "../base/controls.js";

@@ -1,4 +1,3 @@
-// @ts-check
 // All heads of all layers at once, as small pictures; beside them the one under the pointer, large and with its numbers.
 // A small picture is a matrix of weights pooled to few cells as groups of tokens are: summed over keys, averaged over
 // queries. So a thin diagonal stays visible at 512 tokens, and the pictures of all heads share one scale.

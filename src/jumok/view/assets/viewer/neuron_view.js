@@ -1,4 +1,3 @@
-// @ts-check
 // How one weight comes about, in columns as the formula reads: k, q∘k, their sum over √D, and the softmax.
 // Each key is a row; the query stands above. All numbers are computed here, from q and k as the model's product saw them.
 

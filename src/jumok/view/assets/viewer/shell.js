@@ -1,4 +1,3 @@
-// @ts-check
 // The page around the views: what is chosen, the canvas, scrolling, hovering, keys, saving. Views compute and paint.
 
 import { button, chip, choice, element, segmented, tableElement } from "../base/controls.js";

@@ -1,4 +1,3 @@
-// @ts-check
 // The text as the model read it: how surprising each token was, what else it would have put, what it would have said at
 // each layer (the logit lens), and which heads mattered.
 
