@@ -2,7 +2,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { beamSearch } from "../../src/jumok/view/assets/model/beam_search.js";
 import { drawn, filtered, likeliest, Random, settingsOf } from "../../src/jumok/view/assets/model/sampling.js";
 
 test("tokens are drawn as often as their probabilities say, and never one that was ruled out", () => {
@@ -40,22 +39,4 @@ test("settings out of range are named", () => {
   for (const sampling of [{ temperature: -1 }, { top_p: 0 }, { top_p: 1.1 }, { min_p: NaN }, { top_k: -2 }]) {
     assert.throws(() => settingsOf(sampling), { code: "engine.sampling" });
   }
-});
-
-test("beam search finds an answer that the greedy choice misses", async () => {
-  // After 1 nothing is certain, after 2 the end (0) is: 0.4 * 1 is more than 0.6 * 0.5.
-  /** @type {Record<string, number[]>} */
-  const shares = { "": [0, 0.6, 0.4], 1: [0.5, 0.5, 0], 2: [1, 0, 0] };
-  const search = {
-    state: null,
-    limit: 4,
-    end: 0,
-    logProbabilities: (/** @type {{ids: number[]}} */ { ids }) =>
-      Float32Array.from(shares[ids.slice(-1).join("")], (share) => Math.log(share)),
-    copy: () => null,
-    pause: async () => false,
-  };
-  assert.deepEqual((await beamSearch({ ...search, beams: 1 }))[0].ids, [1, 0]);
-  assert.deepEqual((await beamSearch({ ...search, beams: 2 }))[0].ids, [2, 0]);
-  assert.deepEqual(await beamSearch({ ...search, beams: 2, pause: async () => true }), []);
 });

@@ -301,14 +301,12 @@ def test_answers_are_those_of_python(family: str, bias: float, forced: int | Non
     )
     model.output_bias[ids["[EOS]"]] = bias
     texts = ["마을에", "옛날 어느", "바람이 분다", "나무"]
-    for beams in (1, 3):
-        found = ask(model, *(("answer", text, {"beams": beams}) for text in texts))
-        expected = answer(rounded(model), texts, beam=beams)
-        for one, [best] in zip(found, expected, strict=True):
-            assert one["found"]["ids"] == list(best.ids)
-            assert one["found"]["text"] == best.text
-            assert one["found"]["score"] == pytest.approx(best.score, abs=1e-3)
-            assert one["found"]["finish"] == best.finish
+    found = ask(model, *(("answer", text) for text in texts))
+    for one, [best] in zip(found, answer(rounded(model), texts), strict=True):
+        assert one["found"]["ids"] == list(best.ids)
+        assert one["found"]["text"] == best.text
+        assert one["found"]["score"] == pytest.approx(best.score, abs=1e-3)
+        assert one["found"]["finish"] == best.finish
     long, viewed = ask(model, ("answer", "가" * 30), ("answeredTrace", texts[0]))
     assert (long["code"], long["values"]) == ("engine.source_too_long", {"count": 31, "most": 24})
     theirs = trace(rounded(model), texts[0])

@@ -1,7 +1,5 @@
-// An encoder–decoder answers a text, as `jumok.inference.answer`: greedily or by beam search.
+// An encoder–decoder answers a text greedily, as `jumok.inference.answer`.
 
-import { beamSearch } from "./beam_search.js";
-import { KVCache } from "./cache.js";
 import { knownLogits } from "./candidates.js";
 import { EngineError } from "./errors.js";
 import { likeliest, logSoftmax } from "./sampling.js";
@@ -9,7 +7,7 @@ import { Turns } from "./turns.js";
 import { withoutReplaced } from "./utf8.js";
 
 /** @typedef {import("./encoder_decoder.js").Cache} Cache */
-/** @typedef {import("./beam_search.js").Answer} Answer */
+/** @typedef {{ids: number[], score: number, finish: "stop" | "length"}} Answer */
 
 /** Answers with one encoder–decoder. */
 export class Answering {
@@ -36,11 +34,11 @@ export class Answering {
   }
 
   /**
-   * @param {string} text @param {{tokens?: number, beams?: number}} settings
-   * @param {(token: {id: number, text: string, added: string}) => void} onToken greedy tokens as they come
+   * @param {string} text @param {{tokens?: number}} settings
+   * @param {(token: {id: number, text: string, added: string}) => void} onToken tokens as they come
    * @param {() => boolean} stopped
    */
-  async answer(text, { tokens, beams = 1 }, onToken, stopped) {
+  async answer(text, { tokens }, onToken, stopped) {
     const { config } = this.model;
     const limit = Math.min(Math.max(1, tokens ?? config.context_length), config.context_length);
     const source = this.source(text);
@@ -50,25 +48,8 @@ export class Answering {
       await turns.pause();
       return stopped();
     };
-    const answers =
-      beams > 1
-        ? await beamSearch({
-            state,
-            beams,
-            limit,
-            end: config.eos_id,
-            logProbabilities: (beam) => this.logProbabilities(beam.ids, beam.state, limit),
-            copy: copyOf,
-            pause,
-          })
-        : [await this.written(state, limit, onToken, pause)];
-    /** @type {Answer} */
-    const nothing = { ids: [], score: 0, finish: "length" };
-    const read = (answers.length ? answers : [nothing]).map((one) => ({
-      ...one,
-      text: this.textOf(one.ids, one.finish),
-    }));
-    return { ...read[0], source, answers: read };
+    const found = await this.written(state, limit, onToken, pause);
+    return { ...found, text: this.textOf(found.ids, found.finish), source };
   }
 
   /**
@@ -123,18 +104,4 @@ export class Answering {
     const text = this.tokenizer.decode(ids.filter((id) => !this.special.has(id)));
     return finish === "stop" ? text : withoutReplaced(text);
   }
-}
-
-/**
- * Keys and values of a target for another beam; those of the source are shared.
- * @param {Cache} cache @returns {Cache}
- */
-function copyOf({ target, source }) {
-  const copy = new KVCache(target.layers.length, target.layers[0].width);
-  copy.layers.forEach((layer, i) => {
-    layer.length = target.layers[i].length;
-    layer.keys = target.layers[i].keys.slice();
-    layer.values = target.layers[i].values.slice();
-  });
-  return { target: copy, source };
 }

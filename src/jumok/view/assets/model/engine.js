@@ -141,21 +141,14 @@ export class LocalEngine {
   }
 
   /**
-   * @param {string} text @param {{tokens?: number, beams?: number, trace?: boolean}} [settings]
+   * @param {string} text @param {{tokens?: number, trace?: boolean}} [settings]
    * @param {(token: {id: number, text: string, added: string}) => void} [onToken]
    */
   async answer(text, { trace = false, ...settings } = {}, onToken = () => {}) {
     if (!this.answering) throw this._not("answer");
-    const found = await this.answering.answer(text, settings, onToken, this._stopped());
-    const cross = trace ? this.tracing.encoderDecoder(this.answering.model, found.source, found.ids) : null;
-    return {
-      text: found.text,
-      ids: found.ids,
-      score: found.score,
-      finish: found.finish,
-      cross,
-      answers: found.answers,
-    };
+    const { source, ...found } = await this.answering.answer(text, settings, onToken, this._stopped());
+    const cross = trace ? this.tracing.encoderDecoder(this.answering.model, source, found.ids) : null;
+    return { ...found, cross };
   }
 
   /** @param {string} text @param {{top?: number}} [settings] */

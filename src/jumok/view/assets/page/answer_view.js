@@ -1,7 +1,7 @@
-// A model that answers: the input, the answer as it comes, those of the other beams, and where the decoder looks.
+// A model that answers: the input, the answer as it comes, and where the decoder looks.
 
-import { button, choice, element } from "../base/controls.js";
-import { decimal, percent, t } from "../base/words.js";
+import { button, element } from "../base/controls.js";
+import { decimal, t } from "../base/words.js";
 import { Shell } from "../viewer/shell.js";
 import { Trace } from "../viewer/trace.js";
 import { FieldView } from "./field_view.js";
@@ -10,14 +10,12 @@ import { FieldView } from "./field_view.js";
 /** @typedef {import("./frame.js").Frame} Frame */
 /** @typedef {import("./engine_types.js").Answered} Answered */
 
-const BEAMS = [1, 2, 3, 4, 5, 8];
 const KEPT = 20; // earlier answers
 
 export class AnswerView extends FieldView {
   /** @param {HTMLElement} host @param {Session} session @param {Frame} frame */
   constructor(host, session, frame) {
     super(host, session, frame, "answer.source", "answer.placeholder");
-    this.beams = 1;
     /** @type {Answered | null} */
     this.found = null;
     /** @type {Shell | null} */
@@ -35,20 +33,17 @@ export class AnswerView extends FieldView {
       hidden: true,
       onclick: () => void session.engine.stop(),
     });
-    this.width = element("span");
     this.result = element("p", { class: "answer-text" });
     this.figures = element("p", { class: "figures" });
-    this.others = element("section", { class: "beams", hidden: true });
     this.now = element("section", { class: "answer", hidden: true }, [
       element("h2", { "data-word": "answer.result" }),
       this.result,
       this.figures,
-      this.others,
     ]);
     this.traceHost = element("div", { class: "trace" });
     this.cross = element("section", { hidden: true }, [element("h2", { "data-word": "answer.cross" }), this.traceHost]);
     this.earlier = element("ol", { class: "earlier" });
-    const tools = element("div", { class: "row-tools" }, [this.run, this.stop, this.width]);
+    const tools = element("div", { class: "row-tools" }, [this.run, this.stop]);
     this.mount([tools, this.now, this.earlier], element("div", { class: "wide" }, [this.cross]));
     this.field.addEventListener("keydown", (event) => this.keyed(event));
     this.field.addEventListener("input", () => frame.noteState());
@@ -83,13 +78,6 @@ export class AnswerView extends FieldView {
   }
 
   render() {
-    /** @type {[number, string][]} */
-    const options = BEAMS.map((n) => [n, n === 1 ? t("answer.greedy") : String(n)]);
-    const set = (/** @type {number} */ n) => {
-      this.beams = n;
-      if (this.found) void this.answer();
-    };
-    this.width.replaceChildren(choice(t("answer.beams"), options, this.beams, set, { id: "beams" }));
     if (this.found) this.renderFound(this.found);
   }
 
@@ -104,12 +92,9 @@ export class AnswerView extends FieldView {
     this.found = null;
     this.result.textContent = "";
     this.figures.textContent = "";
-    this.others.hidden = true;
     this.now.hidden = false;
     try {
-      const found = await session.engine.answer(text, { beams: this.beams, trace: true }, ({ added }) =>
-        this.result.append(added),
-      );
+      const found = await session.engine.answer(text, { trace: true }, ({ added }) => this.result.append(added));
       this.found = found;
       this.renderFound(found);
       this.frame.announce(found.text);
@@ -142,20 +127,10 @@ export class AnswerView extends FieldView {
   }
 
   /** @param {Answered} found */
-  renderFound({ text, score, finish, answers = [] }) {
+  renderFound({ text, score, finish }) {
     this.result.textContent = text;
     const figures = [t("answer.score", { n: decimal(score, 2) }), finish === "length" ? t("answer.cut") : null];
     this.figures.textContent = figures.filter(Boolean).join(" · ");
-    this.others.hidden = answers.length < 2;
-    this.others.replaceChildren(
-      element("h3", { text: t("answer.beamsFound") }),
-      element("p", { class: "hint", text: t("answer.beamsFound.about") }),
-      element(
-        "ol",
-        {},
-        answers.map((answer, i) => beamOf(answer, i === 0)),
-      ),
-    );
   }
 
   /** Show where the model looked, in the viewer's views. @param {object} json */
@@ -169,14 +144,4 @@ export class AnswerView extends FieldView {
     this.shell = new Shell(trace, { view: "cross", ...this.looks() }, { root: this.traceHost });
     await this.shell.start();
   }
-}
-
-/** One of several answers, the best of which comes first. @param {NonNullable<Answered["answers"]>[number]} answer @param {boolean} best */
-function beamOf({ text, ids, score, finish }, best) {
-  const figures = [percent(Math.exp(score * ids.length)), t("answer.score", { n: decimal(score, 2) })];
-  if (finish === "length") figures.push(t("answer.unfinished"));
-  return element("li", { class: best ? "on" : null }, [
-    element("span", { class: "beam-text", text: text.trim() ? text : "␣".repeat(text.length) || "∅" }),
-    element("span", { class: "figures", text: figures.join(" · ") }),
-  ]);
 }

@@ -189,17 +189,12 @@ export interface Classified {
   tokens: number;
 }
 
-/** An answer of a beam search; score is the mean log-probability of its tokens. */
-export interface Answer {
+/** An answer, the mean log-probability of its tokens, and the trace of the source and the answer if it was asked for. */
+export interface Answered {
   text: string;
   ids: number[];
   score: number;
   finish: "stop" | "length";
-}
-
-/** The best answer, all answers, and the trace of the source and the answer if it was asked for. */
-export interface Answered extends Answer {
-  answers: Answer[];
   cross: object | null;
 }
 
@@ -228,7 +223,7 @@ export interface Engine {
   classify(text: string, settings?: { words?: boolean }): Promise<Classified>;
   answer(
     text: string,
-    settings?: { tokens?: number; beams?: number; trace?: boolean },
+    settings?: { tokens?: number; trace?: boolean },
     onToken?: (token: { id: number; text: string; added: string }) => void,
   ): Promise<Answered>;
   fill(text: string, settings?: { top?: number }): Promise<Filled>;
