@@ -2,18 +2,7 @@
 
 import { themeColours } from "../base/colours.js";
 
-const USED = /** @type {const} */ ([
-  "ink",
-  "muted",
-  "rule",
-  "surface",
-  "panel",
-  "accent",
-  "focus",
-  "positive",
-  "negative",
-  "masked",
-]);
+const USED = "ink muted rule surface panel accent focus positive negative masked".split(" ");
 
 /** @type {(theme: "light" | "dark") => string} */
 const properties = (theme) => {

@@ -10,8 +10,6 @@ import { FieldView } from "./field_view.js";
 /** @typedef {import("./frame.js").Frame} Frame */
 /** @typedef {import("./engine_types.js").Answered} Answered */
 
-const KEPT = 20; // earlier answers
-
 export class AnswerView extends FieldView {
   /** @param {HTMLElement} host @param {Session} session @param {Frame} frame */
   constructor(host, session, frame) {
@@ -42,9 +40,8 @@ export class AnswerView extends FieldView {
     ]);
     this.traceHost = element("div", { class: "trace" });
     this.cross = element("section", { hidden: true }, [element("h2", { "data-word": "answer.cross" }), this.traceHost]);
-    this.earlier = element("ol", { class: "earlier" });
     const tools = element("div", { class: "row-tools" }, [this.run, this.stop]);
-    this.mount([tools, this.now, this.earlier], element("div", { class: "wide" }, [this.cross]));
+    this.mount([tools, this.now], element("div", { class: "wide" }, [this.cross]));
     this.field.addEventListener("keydown", (event) => this.keyed(event));
     this.field.addEventListener("input", () => frame.noteState());
     session.subscribe((changed) => {
@@ -85,10 +82,8 @@ export class AnswerView extends FieldView {
     const { session, field } = this;
     const text = field.value.trim();
     if (!text || session.writing) return;
-    this.keep();
     session.set({ writing: true });
     this.toggle(true);
-    this.asked = text;
     this.found = null;
     this.result.textContent = "";
     this.figures.textContent = "";
@@ -112,18 +107,6 @@ export class AnswerView extends FieldView {
   toggle(busy) {
     this.run.hidden = busy;
     this.stop.hidden = !busy;
-  }
-
-  /** An answer to another text goes below. */
-  keep() {
-    if (!this.found || this.asked === this.field.value.trim()) return;
-    this.earlier.prepend(
-      element("li", {}, [
-        element("span", { class: "earlier-source", text: this.asked }),
-        element("span", { class: "earlier-answer", text: this.found.text }),
-      ]),
-    );
-    while (this.earlier.childElementCount > KEPT) this.earlier.lastElementChild?.remove();
   }
 
   /** @param {Answered} found */

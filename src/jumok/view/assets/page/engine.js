@@ -37,20 +37,9 @@ function startWorker(code) {
 }
 
 /** The methods of an engine that are sent to the worker, each with its subject, its settings and a listener. */
-export const ENGINE_METHODS = [
-  "encode",
-  "spell",
-  "decode",
-  "prompt",
-  "next",
-  "score",
-  "write",
-  "record",
-  "step",
-  "classify",
-  "answer",
-  "fill",
-];
+export const ENGINE_METHODS = Object.freeze(
+  "encode spell decode prompt next score write record step classify answer fill".split(" "),
+);
 
 /** The engine of a model in a worker. Each method of the interface sends a message, and waits for its answer. */
 export class WorkerEngine {

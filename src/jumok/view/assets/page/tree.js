@@ -150,16 +150,4 @@ export class Tree {
     for (let at = /** @type {Branch | null} */ (of); at; at = at.parent) if (at === branch) return true;
     return false;
   }
-
-  /**
-   * The place from which the paths of two branches differ.
-   * @param {Branch} one @param {Branch} other
-   * @returns {number} the number of tokens that they share.
-   */
-  fork(one, other) {
-    const [a, b] = [this.path(one), this.path(other)];
-    let shared = 0;
-    while (shared < a.length && shared < b.length && a[shared].id === b[shared].id) shared += 1;
-    return shared;
-  }
 }

@@ -14,10 +14,9 @@ const LINES = 0.32; // of the width; the rest is for what the branches say
 const SNIPPET = 24; // tokens
 
 export class TreeView {
-  /** @param {Session} session @param {(branch: Branch) => void} onCompare */
-  constructor(session, onCompare) {
+  /** @param {Session} session */
+  constructor(session) {
     this.session = session;
-    this.onCompare = onCompare;
     this.picture = svg("svg", { "aria-hidden": "true" });
     this.list = element("ul", { role: "tree", "data-label": "branches" });
     this.host = element("section", { class: "branches", hidden: true }, [
@@ -43,15 +42,13 @@ export class TreeView {
   /** @param {MouseEvent} event */
   clicked(event) {
     const branch = this.at(event);
-    if (!branch || this.session.writing) return;
-    if (/** @type {Element} */ (event.target).closest(".compare-button")) this.onCompare(branch);
-    else this.session.go(branch);
+    if (branch && !this.session.writing) this.session.go(branch);
   }
 
   /** @param {KeyboardEvent} event */
   keyed(event) {
     const branch = this.at(event);
-    if (!branch || /** @type {Element} */ (event.target).matches(".compare-button")) return;
+    if (!branch) return;
     const order = this.shown;
     const at = order.indexOf(branch);
     const { parent, children } = branch;
@@ -143,16 +140,6 @@ export class TreeView {
     const mean = branch.meanSurprise;
     if (Number.isFinite(mean)) figures.push(t("branch.mean", { nats: decimal(mean, 2) }));
     if (branch.how.off?.length) figures.push(t("branch.off", { n: branch.how.off.length }));
-    const compare =
-      here || !tree.current.parent
-        ? null
-        : element("button", {
-            type: "button",
-            class: "button quiet compare-button",
-            text: t("compare"),
-            tabindex: here ? -1 : 0,
-            "aria-label": t("compare.with", { text }),
-          });
     return element(
       "li",
       {
@@ -165,7 +152,6 @@ export class TreeView {
       [
         element("span", { class: "branch-text", text }),
         element("span", { class: "branch-figures", text: figures.join(" · ") }),
-        compare,
       ],
     );
   }

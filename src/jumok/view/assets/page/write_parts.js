@@ -23,9 +23,9 @@ function arrow(sign, word, onclick) {
 
 /**
  * @param {Actions} actions
- * @param {{note?: string, surface: Element, below: Element[], distribution: Element, sampling: Element}} content
+ * @param {{note?: string, surface: Element, tree: Element, distribution: Element, sampling: Element}} content
  */
-export function writeParts(actions, { note, surface, below, distribution, sampling }) {
+export function writeParts(actions, { note, surface, tree, distribution, sampling }) {
   const tools = {
     write: tool("write", actions.write, "primary"),
     stop: tool("stop", actions.stop, "primary"),
@@ -45,7 +45,7 @@ export function writeParts(actions, { note, surface, below, distribution, sampli
   const reading = element("p", { class: "reading", id: "reading" });
   const legend = element("div", { class: "legend" });
   const noted = note ? element("p", { class: "note", text: note }) : null;
-  const sheet = element("div", { class: "sheet" }, [noted, chips, surface, reading, legend, ...below]);
+  const sheet = element("div", { class: "sheet" }, [noted, chips, surface, reading, legend, tree]);
   const desk = element("div", { class: "desk", id: "desk" }, [sheet]);
 
   const before = arrow("‹", "place.previous", actions.before);

@@ -5,7 +5,6 @@ import { download, figureName } from "../base/saving.js";
 import { copied } from "../base/page_chrome.js";
 import { count, t } from "../base/words.js";
 import { windowStart } from "../model/window.js";
-import { Comparison } from "./comparison.js";
 import { Distribution } from "./distribution.js";
 import { newSeed, SamplingPanel } from "./sampling_panel.js";
 import { Surface } from "./surface.js";
@@ -39,8 +38,7 @@ export class WriteView {
     });
     this.distribution = new Distribution((alternative) => this.choose(alternative));
     this.sampling = new SamplingPanel(session);
-    this.comparison = new Comparison(session);
-    this.tree = new TreeView(session, (branch) => this.comparison.show([session.tree.current, branch]));
+    this.tree = new TreeView(session);
     this.looking = false; // a distribution is being computed
     this.stale = false; // and another one is wanted
     this.visible = false;
@@ -52,7 +50,7 @@ export class WriteView {
   // --- what stands there ---
 
   build() {
-    const { session, surface, comparison, tree, distribution, sampling } = this;
+    const { session, surface, tree, distribution, sampling } = this;
     const actions = {
       write: () => void this.start(),
       stop: () => void session.engine.stop(),
@@ -70,7 +68,7 @@ export class WriteView {
     const parts = writeParts(actions, {
       note: session.engine.about.note,
       surface: surface.host,
-      below: [comparison.host, tree.host],
+      tree: tree.host,
       distribution: distribution.host,
       sampling: sampling.host,
     });
@@ -97,7 +95,6 @@ export class WriteView {
     this.renderReading();
     this.sampling.show();
     void this.tree.show();
-    void this.comparison.show(this.comparison.pair);
     void this.look();
   }
 
@@ -280,10 +277,7 @@ export class WriteView {
       seed: current.how.sampling?.seed ?? newSeed(),
     };
     await this.writer.write({ ...settings, off: [] });
-    const whole = session.tree.current;
     await this.writer.write(settings);
-    await this.comparison.show([whole, session.tree.current]);
-    this.comparison.host.scrollIntoView({ block: "nearest" });
   }
 
   /** @type {import("./writer.js").Reporter["progress"]} */
