@@ -61,10 +61,7 @@ export function chip(text, colour, { pressed, off = false, ...rest }) {
 export function choice(label, options, value, onchange, attributes = {}) {
   const select = element(
     "select",
-    {
-      ...attributes,
-      onchange: () => onchange(options[select.selectedIndex][0]),
-    },
+    { ...attributes, onchange: () => onchange(options[select.selectedIndex][0]) },
     options.map(([key, text]) =>
       element("option", { value: String(key), text, selected: String(key) === String(value) }),
     ),

@@ -10,10 +10,7 @@ const LINES = {
   pause: ["M5.5 3.5v9", "M10.5 3.5v9"],
 };
 /** @type {Record<string, string[]>} */
-const FILLED = {
-  theme: ["M8 1.8v12.4a6.2 6.2 0 0 0 0-12.4z"],
-  play: ["M4.5 2.6v10.8L13 8z"],
-};
+const FILLED = { theme: ["M8 1.8v12.4a6.2 6.2 0 0 0 0-12.4z"], play: ["M4.5 2.6v10.8L13 8z"] };
 
 /** @param {string} tag @param {Record<string, string | number>} attributes @param {(Element | string)[]} children */
 export function svg(tag, attributes, children = []) {

@@ -47,8 +47,5 @@ export function backward(parameters, token, target) {
 export function update(parameters, gradients, rate) {
   /** @type {(values: number[][], slopes: number[][]) => number[][]} */
   const moved = (values, slopes) => values.map((row, v) => row.map((value, c) => value - rate * slopes[v][c]));
-  return {
-    embedding: moved(parameters.embedding, gradients.embedding),
-    head: moved(parameters.head, gradients.head),
-  };
+  return { embedding: moved(parameters.embedding, gradients.embedding), head: moved(parameters.head, gradients.head) };
 }

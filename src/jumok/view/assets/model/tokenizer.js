@@ -10,10 +10,7 @@ import { decodeUtf8, joinBytes } from "./utf8.js";
 
 const NORMAL_FORMS = ["NFC", "NFD", "NFKC", "NFKD"];
 const GPT2_PIECES = "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+";
-const ROLES = /** @type {Record<string, string[]>} */ ({
-  pad: ["[PAD]", "<pad>"],
-  mask: ["[MASK]", "<mask>"],
-});
+const ROLES = /** @type {Record<string, string[]>} */ ({ pad: ["[PAD]", "<pad>"], mask: ["[MASK]", "<mask>"] });
 
 /** The printable letter of each byte in byte-level pipelines (the table of GPT-2). */
 function byteLetters() {

@@ -27,10 +27,7 @@ export class WriteView {
     this.session = session;
     this.frame = frame;
     this.tokens = FIRST_LENGTH;
-    this.surface = new Surface({
-      onEdit: (text) => this.writer.edited(text),
-      onPlace: (place) => this.lookAt(place),
-    });
+    this.surface = new Surface({ onEdit: (text) => this.writer.edited(text), onPlace: (place) => this.lookAt(place) });
     this.writer = new Writer(session, this.surface, {
       failed: (error) => frame.failed(error),
       progress: (token, figures) => this.progressed(token, figures),

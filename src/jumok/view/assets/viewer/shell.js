@@ -512,10 +512,7 @@ export class Shell {
       values.map((one) => [one, String(one)]),
       value,
       onchange,
-      {
-        id: this.prefix + name,
-        "aria-label": t(name),
-      },
+      { id: this.prefix + name, "aria-label": t(name) },
     );
     const select = list.lastChild;
     return element("div", { class: "control" }, [

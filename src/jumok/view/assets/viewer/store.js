@@ -66,10 +66,7 @@ const rangesField = {
   },
 };
 /** @type {(...allowed: string[]) => Field} */
-const oneOfField = (...allowed) => ({
-  write: String,
-  read: (text) => (allowed.includes(text) ? text : undefined),
-});
+const oneOfField = (...allowed) => ({ write: String, read: (text) => (allowed.includes(text) ? text : undefined) });
 
 /** @type {Record<string, Field>} */
 const STATE_FIELDS = {
