@@ -12,6 +12,7 @@ import torch
 
 import jumok
 from jumok.inference.answer import answer
+from jumok.inference.chat import answer_chats
 from jumok.inference.generate import generate
 from jumok.interpret.record import record
 from jumok.view.model_page import rounded
@@ -27,6 +28,9 @@ CONTROLS = "button, input, select, textarea, [role=img], [tabindex='0']"
 NAMELESS = f"""[...document.querySelectorAll("{CONTROLS}")].filter((node) =>
   !(node.ariaLabel || node.getAttribute("aria-labelledby") || node.textContent.trim() || node.labels?.length)
 ).map((node) => node.outerHTML.slice(0, 200))"""
+# What an answer says, without the tokens of the template that "look inside" shows.
+TEXT_OF_ANSWER = """(turn) => [...turn.querySelectorAll(":scope > .chat-text > .token:not(.special)")]
+  .map((one) => one.textContent).join("")"""
 # The colours of a part of the canvas: a picture has many.
 COLOURS = """(() => {
   const canvas = document.getElementById("base");
@@ -79,6 +83,24 @@ def test_the_viewer_shows_weights_of_a_korean_text(window: Window, tmp_path: Pat
     assert (torch.tensor(row)[: len(expected)] - expected).abs().sum() < 0.04  # weights of 8 bits
     window.press("l")
     window.until("document.documentElement.lang === 'en'")
+    assert window.complaints() == []
+
+
+def test_a_conversation_is_answered_as_in_python(window: Window, model_page: ModelPages) -> None:
+    visit(window, model_page("chat"), "나는 학교에", "lang=ko&t=0")
+    window.until("document.querySelector('#chat-again')")
+    window.type("#chat-message", "<|end|>")
+    window.evaluate("document.getElementById('chat-message').form.requestSubmit()")
+    window.until("document.querySelectorAll('.chat-turn').length === 4 && document.querySelector('#chat-again')")
+    window.click("#chat-inside")
+    window.click(".assistant:last-child .token")
+    window.until("document.querySelectorAll('.candidate').length > 5")
+    texts = window.evaluate("[...document.querySelectorAll('.user > .chat-text')].map((one) => one.textContent)")
+    assert texts == ["나는 학교에", "<|end|>"]
+    [[expected]] = answer_chats(rounded(MODELS["chat"]()), [[{"role": "user", "content": texts[0]}]], tokens=400)
+    found = window.evaluate(f"[...document.querySelectorAll('.assistant')].map(({TEXT_OF_ANSWER}))[0]")
+    assert found == expected.text
+    assert window.evaluate(NAMELESS) == []
     assert window.complaints() == []
 
 

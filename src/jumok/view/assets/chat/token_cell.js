@@ -2,6 +2,7 @@
 
 import { element } from "../base/controls.js";
 import { percent } from "../base/words.js";
+import { visible } from "../model/visible.js";
 import { tintOf } from "../page/cells.js";
 
 /** @param {string} text @param {number | null} surprise in nats @param {() => void} look @param {string} [name] class */
@@ -12,6 +13,7 @@ export function tokenCell(text, surprise, look, name = "token") {
     tabindex: 0,
     class: name,
     text,
+    "aria-label": text.trim() ? null : visible(text),
     title: surprise === null ? null : percent(Math.exp(-surprise)),
     onclick: look,
     onkeydown: (/** @type {KeyboardEvent} */ event) => {
