@@ -298,7 +298,7 @@ def test_the_pieces_of_our_template_are_found() -> None:
     assert found.turns == known.turns
     assert known.turns is not None
     assert known.turns.end == tokenizer.special_tokens["<|end|>"]
-    assert known.turns.roles["user"][0].text == own_turns().roles["user"][0].text == "<|user|>\n"
+    assert known.turns.roles["user"][0] == own_turns().roles["user"][0] == "<|user|>\n"
     for messages in CHATS:
         assert found.encode(messages) == known.encode(messages)
         if messages[-1]["role"] == "assistant":
@@ -315,9 +315,9 @@ def test_what_the_pieces_are() -> None:
         "llama2", "gemma",
     }  # fmt: skip
     assert turns["chatml"] is not None
-    assert turns["chatml"].start.text == "<|im_start|>system\n도움이 됩니다.<|im_end|>\n"
+    assert turns["chatml"].start == "<|im_start|>system\n도움이 됩니다.<|im_end|>\n"
     assert turns["llama3"] is not None
-    assert (turns["llama3"].start.text, turns["llama3"].generation_prompt.text) == (
+    assert (turns["llama3"].start, turns["llama3"].generation_prompt) == (
         BOS, "<|head|>assistant<|im_start|>\n\n",
     )  # fmt: skip
 

@@ -8,7 +8,7 @@ from jumok.tokenizers._pipeline import require_utf8
 from jumok.tokenizers._stream import Stream
 from jumok.tokenizers._tokenizer import ROLES, Ids, Tokenizer
 from jumok.tokenizers._train import train_tokenizer
-from jumok.tokenizers._turns import Message, Piece, Turns
+from jumok.tokenizers._turns import Message, Turns
 from jumok.tokenizers._with_chat import with_chat
 
 __all__ = [
@@ -19,7 +19,6 @@ __all__ = [
     "Ids",
     "LostText",
     "Message",
-    "Piece",
     "Stream",
     "Tokenizer",
     "Turns",

@@ -29,7 +29,7 @@ import numpy as np
 from jumok.errors import TokenizerError
 from jumok.messages import tr
 from jumok.tokenizers._pipeline import require_utf8
-from jumok.tokenizers._turns import ASSISTANT, TEMPLATE, USER, Message, Piece, Turns, find_turns, own_turns
+from jumok.tokenizers._turns import ASSISTANT, TEMPLATE, USER, Message, Turns, find_turns, own_turns
 from tokenizers import Tokenizer as HFTokenizer
 
 LARGEST_TEMPLATE = 500_000  # characters; published ones have up to 30,000
@@ -144,21 +144,8 @@ class ChatTemplate:
             found = find_turns(
                 lambda messages, prompt: self.render(messages, add_generation_prompt=prompt), self._control
             )
-        if found is None or (end := self._control.search(found.roles[ASSISTANT][1].text)) is None:
-            return None
-
-        def with_ids(piece: Piece) -> Piece:
-            return Piece(piece.text, tuple(self._inside(self._pipeline, piece.text)))
-
-        return replace(
-            found,
-            start=with_ids(found.start),
-            roles={name: (with_ids(before), with_ids(after)) for name, (before, after) in found.roles.items()},
-            generation_prompt=with_ids(found.generation_prompt),
-            finish=with_ids(found.finish),
-            reasoning=None if found.reasoning is None else (with_ids(found.reasoning[0]), with_ids(found.reasoning[1])),
-            end=self.tokens[end[0]],
-        )
+        end = None if found is None else self._control.search(found.roles[ASSISTANT][1])
+        return None if found is None or end is None else replace(found, end=self.tokens[end[0]])
 
     @cached_property
     def ends(self) -> dict[str, int]:

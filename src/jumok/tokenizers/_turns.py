@@ -38,14 +38,6 @@ TEMPLATE = """\
 """The template of jumok, that of Phi-3, which llama.cpp and Ollama know by its special tokens."""
 
 
-@dataclass(frozen=True)
-class Piece:
-    """A text that a template writes, and its ids."""
-
-    text: str
-    ids: tuple[int, ...] = ()
-
-
 @dataclass(frozen=True, kw_only=True)
 class Turns:
     """A chat template in pieces.
@@ -65,11 +57,11 @@ class Turns:
         end: the id that ends an answer: the first special token after it.
     """
 
-    start: Piece
-    roles: Mapping[str, tuple[Piece, Piece]]
-    generation_prompt: Piece
-    finish: Piece
-    reasoning: tuple[Piece, Piece] | None
+    start: str
+    roles: Mapping[str, tuple[str, str]]
+    generation_prompt: str
+    finish: str
+    reasoning: tuple[str, str] | None
     strips: frozenset[str]
     end: int = -1
 
@@ -95,18 +87,18 @@ class Turns:
             prompt: end with `generation_prompt`.
         """
         if messages[0]["role"] != SYSTEM:
-            yield self.start.text, False, False
+            yield self.start, False, False
         for message in messages:
             name = message["role"]
             (before, after), answers = self.roles[name], name == ASSISTANT
-            yield before.text, False, False
+            yield before, False, False
             if answers and self.reasoning is not None and (thought := message.get("reasoning_content")):
-                yield self.reasoning[0].text, False, True
+                yield self.reasoning[0], False, True
                 yield thought, True, True
-                yield self.reasoning[1].text, False, True
+                yield self.reasoning[1], False, True
             yield message["content"].strip() if name in self.strips else message["content"], True, answers
-            yield after.text, False, answers
-        yield (self.generation_prompt if prompt else self.finish).text, False, False
+            yield after, False, answers
+        yield self.generation_prompt if prompt else self.finish, False, False
 
     def text(self, messages: Sequence[Message], *, prompt: bool) -> str:
         """Return the text of a conversation that `fits`."""
@@ -114,13 +106,13 @@ class Turns:
 
 
 def own_turns() -> Turns:
-    """Return the pieces of `TEMPLATE`, without their ids."""
+    """Return the pieces of `TEMPLATE`."""
     return Turns(
-        start=Piece(""),
-        roles={name: (Piece(f"<|{name}|>\n"), Piece(f"{END}\n")) for name in (SYSTEM, USER, ASSISTANT)},
-        generation_prompt=Piece(f"<|{ASSISTANT}|>\n"),
-        finish=Piece(""),
-        reasoning=(Piece("<think>"), Piece("</think>")),
+        start="",
+        roles={name: (f"<|{name}|>\n", f"{END}\n") for name in (SYSTEM, USER, ASSISTANT)},
+        generation_prompt=f"<|{ASSISTANT}|>\n",
+        finish="",
+        reasoning=("<think>", "</think>"),
         strips=frozenset(),
     )
 
@@ -144,7 +136,7 @@ class _Irregular(Exception):
 
 
 def find_turns(render: Render, token: re.Pattern[str]) -> Turns | None:
-    """Return the pieces of a template, without their ids; None if it is not made of such pieces.
+    """Return the pieces of a template; None if it is not made of such pieces.
 
     Args:
         render: writes a text. token: finds special tokens, which are not taken apart.
@@ -190,7 +182,7 @@ def _found(render: Render, token: re.Pattern[str]) -> Turns:
     thoughtful = {**answer, "reasoning_content": _THOUGHT}
     with suppress(_Irregular, TokenizerError):
         _, opening, closing, *_ = between([question, thoughtful, *conversation[2:]])
-        reasoning = (Piece(_rest(opening, middle)), Piece(closing))
+        reasoning = (_rest(opening, middle), closing)
     with suppress(_Irregular, TokenizerError):
         before, after, _ = between([{"role": SYSTEM, "content": _RULE}, question])
         roles[SYSTEM] = (before, _begin(after, before_user))
@@ -199,10 +191,10 @@ def _found(render: Render, token: re.Pattern[str]) -> Turns:
     padded += [{**one, "content": f" \n{one['content']} \n"} for one in conversation[:3]]
     text = render(padded, False)
     return Turns(
-        start=Piece(_begin(first, before_user)),
-        roles={name: (Piece(before), Piece(after)) for name, (before, after) in roles.items()},
-        generation_prompt=Piece(_rest(asked, after_user)),
-        finish=Piece(_rest(ends, after_user)),
+        start=_begin(first, before_user),
+        roles=roles,
+        generation_prompt=_rest(asked, after_user),
+        finish=_rest(ends, after_user),
         reasoning=reasoning,
         strips=frozenset(one["role"] for one in padded if one["content"] not in text),
     )

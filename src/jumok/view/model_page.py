@@ -36,7 +36,6 @@ from jumok.models import Model, build_blank
 from jumok.models.checks import require_finite, require_tokenizer
 from jumok.models.special_ids import frame_of, start_ids
 from jumok.tokenizers import Tokenizer
-from jumok.tokenizers._turns import Piece
 from jumok.view.bundle import script
 from jumok.view.page import HTMLFile, embedded, filled, one_line
 from jumok.view.page_tokenizer import require_readable
@@ -160,14 +159,11 @@ def chat_of(model: Model) -> dict[str, Any] | None:
     if template is None or turns is None:
         return None
 
-    def texts(pieces: tuple[Piece, Piece]) -> list[str]:
-        return [piece.text for piece in pieces]
-
     return {
-        "start": turns.start.text,
-        "roles": {name: texts(around) for name, around in turns.roles.items()},
-        "generation_prompt": turns.generation_prompt.text,
-        "reasoning": texts(turns.reasoning) if turns.reasoning else None,
+        "start": turns.start,
+        "roles": turns.roles,
+        "generation_prompt": turns.generation_prompt,
+        "reasoning": turns.reasoning,
         "strips": sorted(turns.strips),
         "end": turns.end,
         "tokens": template.tokens,

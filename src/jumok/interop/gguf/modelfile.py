@@ -8,7 +8,7 @@ import shlex
 from pathlib import Path
 
 from jumok.config import GPTConfig
-from jumok.tokenizers import Piece, Tokenizer, Turns
+from jumok.tokenizers import Tokenizer, Turns
 
 MARK = "# Written by jumok."  # may be replaced
 SUFFIX = ".Modelfile"
@@ -62,7 +62,7 @@ def go_template(turns: Turns) -> str:
     return f"{start}{{{{ range .Messages }}}}{{{{ {'{{ else '.join(kinds)}{{{{ end }}}}{{{{ end }}}}{prompt}"
 
 
-def _literal(piece: Piece) -> str:
+def _literal(piece: str) -> str:
     """Return what writes a text as it is: the text itself, or a string of Go where it would be read otherwise."""
-    is_plain = re.search(r'{{|}}|"""|["{}]$|^["{}]', piece.text) is None
-    return piece.text if is_plain else f"{{{{ {json.dumps(piece.text, ensure_ascii=False)} }}}}"
+    is_plain = re.search(r'{{|}}|"""|["{}]$|^["{}]', piece) is None
+    return piece if is_plain else f"{{{{ {json.dumps(piece, ensure_ascii=False)} }}}}"
