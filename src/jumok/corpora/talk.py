@@ -282,10 +282,10 @@ def _sort(draw: _Draw) -> list[Exchange]:
 
 def _day(draw: _Draw) -> list[Exchange]:
     days, counts = _words("words", "days"), _words("words", "counts")
-    day, count = draw.fresh(lambda: (draw.below(7), 1 + draw.below(len(counts))), key=lambda made: ("day", *made))
+    day, count = draw.fresh(lambda: (draw.below(7), 1 + draw.below(14)), key=lambda made: ("day", *made))
     passed = [days[(day + past) % 7] for past in range(1, count + 1)]
     steps = " ".join(f"{past}{name}" for past, name in enumerate(passed, 1))
-    later = draw.of((f"{counts[count - 1]} 뒤", f"{count}일 뒤"))
+    later = f"{counts[count - 1]} 뒤" if count <= len(counts) and draw.below(2) else f"{count}일 뒤"
     return [draw.asked("day", steps, day=days[day], later=later, n=passed[-1])]
 
 
