@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
+import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -173,6 +175,27 @@ def test_a_mistake_in_the_terminal_keeps_the_conversation(run: Path, jumok: Jumo
 def test_a_long_conversation_is_told_once(run: Path, jumok: Jumok) -> None:
     done = typed(jumok, run, *["나는 학교에 갔다"] * 9)
     assert done.err.count("no longer read") == 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("wanted", ["C.UTF-8", "xx_XX.UTF-8"])
+def test_hangul_is_typed_and_deleted_by_whole_syllables(wanted: str) -> None:
+    """readline dropped all of it where LC_ALL was a locale that the machine did not have."""
+    pty = pytest.importorskip("pty", reason="this system has no terminals of this kind")
+    pytest.importorskip("readline", reason="this Python has no readline")
+    code = "from jumok.cli.chat import import_readline as i; i(); print(ascii(input('> ')))"
+    ours, theirs = pty.openpty()
+    environment = os.environ | {"LC_ALL": wanted, "TERM": "xterm"}
+    with subprocess.Popen([sys.executable, "-c", code], stdin=theirs, stdout=theirs, env=environment):
+        shown = b""
+        while b"> " not in shown:
+            shown += os.read(ours, 1000)
+        os.write(ours, "가나다\x7f\x7f라\n".encode())
+        while b"'" not in shown.partition(b"'")[2]:
+            shown += os.read(ours, 1000)
+    os.close(ours)
+    os.close(theirs)
+    assert ascii("가라").encode() in shown
 
 
 THINKS = TEMPLATE.removesuffix("{% endif %}") + "<think>{% endif %}"

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import locale
+import os
 import secrets
 import signal
 import sys
@@ -143,8 +145,7 @@ class Conversation:
 
     def hold(self) -> None:
         """Read messages from the terminal and answer them, until the user ends it."""
-        with suppress(ImportError):  # Windows; elsewhere it lets `input` edit a line, and knows how wide Hangul is
-            import readline  # noqa: F401
+        import_readline()
         say(tr("Type a message. /help lists the commands, Ctrl-D ends."), quiet=self._quiet)
         with self._ctrl_c():
             while True:
@@ -277,6 +278,17 @@ class Conversation:
             ) from None
         self._saved.add(path)
         say(tr("Wrote {path}.", path=path), quiet=self._quiet)
+
+
+def import_readline() -> None:
+    """Import readline, where there is one: it lets `input` edit a line, and knows how wide Hangul is.
+
+    It would drop all Hangul where LC_ALL names a locale that the machine lacks, which happens over ssh.
+    """
+    if "LC_ALL" in os.environ and locale.setlocale(locale.LC_CTYPE) == "C":
+        os.environ["LC_ALL"] = "C.UTF-8"
+    with suppress(ImportError):  # Windows
+        import readline  # noqa: F401
 
 
 def _dim(text: str) -> None:
