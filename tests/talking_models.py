@@ -31,7 +31,7 @@ def talking(special: Sequence[str] = TOKENS, template: str | None = TEMPLATE, se
     vocab = content["model"]["vocab"]
     vocab |= {token: len(vocab) + i for i, token in enumerate(special)}
     pipeline = HFTokenizer.from_str(json.dumps(content))
-    pipeline.add_special_tokens([AddedToken(one, normalized=False) for one in special])
+    pipeline.add_tokens([AddedToken(one, special="think" not in one, normalized=False) for one in special])
     tokenizer = Tokenizer(pipeline)
     if template is not None:
         tokenizer.chat_templates = {"default": template}

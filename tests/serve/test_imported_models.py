@@ -149,9 +149,8 @@ def test_a_message_does_not_end_its_turn(post: Callable[..., Any]) -> None:
 
 
 def test_a_template_that_refuses_is_a_bad_request(post: Callable[..., Any]) -> None:
-    found = post(
-        "/v1/chat/completions", 400, model="chat", messages=[{"role": "user", "content": "\ufdd0"}], max_tokens=1
-    )
+    messages = [{"role": "user", "content": one} for one in ("\ufdd0", "나는")]  # not in turn, so Jinja writes them
+    found = post("/v1/chat/completions", 400, model="chat", messages=messages, max_tokens=1)
     assert "no characters" in found["error"]["message"]
 
 

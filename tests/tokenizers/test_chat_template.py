@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import talking_models
+from conftest import Jumok
 from jumok.errors import RunError, TokenizerError
 from jumok.inference.chat import answer_chats
 from jumok.interop.huggingface import from_hf, to_hf
@@ -83,6 +84,7 @@ def stock_folder(folder: Path, kind: str = "bytes", template: Any = CHATML) -> A
         vocab_size=len(words), hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=24,
         max_position_embeddings=128, bos_token_id=None, eos_token_id=None, pad_token_id=None,
     )  # fmt: skip
+    transformers.set_seed(1)
     transformers.AutoModelForCausalLM.from_config(config).save_pretrained(folder)
     words.save_pretrained(folder)
     return transformers.AutoTokenizer.from_pretrained(folder)
@@ -133,6 +135,30 @@ def test_transformers_gives_the_answers_of_jumok(kind: str, tmp_path: Path) -> N
         assert written.tolist() == list(answer.ids)
         thought = f"<think>{answer.reasoning}</think>" if answer.reasoning else ""
         assert words.decode(written, skip_special_tokens=True) == thought + answer.text
+
+
+@pytest.mark.parametrize("template", ["chatml", "llama2"])
+def test_a_conversation_in_the_terminal_with_a_model_of_another(template: str, tmp_path: Path, jumok: Jumok) -> None:
+    """It keeps its template; one that is trained from it ends where its turns end."""
+    stock = stock_folder(tmp_path / "other", template=TEMPLATES[template])
+    model = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "other")
+    done = jumok("chat", tmp_path / "other", *("--tokens", "9"), "--json", stdin="안녕?\n1 + 1은?\n")
+    assert done.code == 0, done.err
+    asked: list[dict[str, str]] = []
+    for question, answer in zip(("안녕?", "1 + 1은?"), done.json["answers"], strict=True):
+        asked.append({"role": "user", "content": question})
+        read = stock.apply_chat_template(asked, add_generation_prompt=True, return_dict=True, return_tensors="pt")
+        end = stock.convert_tokens_to_ids(END)
+        written = model.generate(**read, max_new_tokens=9, do_sample=False, eos_token_id=end)
+        ids = written[0, read["input_ids"].shape[1] :]
+        text = stock.decode(ids, skip_special_tokens=True)  # ends perhaps in a part of a character
+        assert answer["text"].rstrip("\ufffd") == text.rstrip("\ufffd")
+        assert answer["tokens"] == len(ids)
+        if answer["text"].strip():
+            asked.append({"role": "assistant", "content": answer["text"]})
+        else:
+            asked.pop()
+    assert done.json["messages"] == asked
 
 
 @KINDS

@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
 DEFAULT_RUNS = Path("runs")
 PACKAGES = {"fastapi": "fastapi", "uvicorn": "uvicorn", "prometheus_client": "prometheus-client"}
-# The path of an example for each task, and its body.
+# The path of an example for each task, and its body; `chat` is for all models that answer.
 EXAMPLES: dict[str, tuple[str, dict[str, object]]] = {
     "lm": ("/v1/completions", {"prompt": "그날 밤", "max_tokens": 50}),
-    "seq2seq": ("/v1/chat/completions", {"messages": [{"role": "user", "content": "안녕하세요"}]}),
+    "chat": ("/v1/chat/completions", {"messages": [{"role": "user", "content": "안녕하세요"}]}),
     "classify": ("/v1/classify", {"input": "정말 재미있게 봤어요"}),
     "mlm": ("/v1/embeddings", {"input": "그날 밤"}),
 }
@@ -118,7 +118,9 @@ def serve(
         say(said)
         say(tr("Playground: {url}/", url=url))
         if names:
-            write(_curl(url, names[0], models.task(names[0]), api_key_file))
+            task = models.task(names[0])
+            answers = task == "seq2seq" or models.has_chat(names[0])
+            write(_curl(url, names[0], "chat" if answers else task or "lm", api_key_file))
 
     def stopping() -> None:
         say(tr("Finishing the requests that have begun ... (Ctrl-C again ends at once)"), quiet=quiet)
@@ -140,9 +142,9 @@ def _require_packages() -> None:
         )
 
 
-def _curl(url: str, name: str, task: str | None, key_file: Path | None) -> str:
+def _curl(url: str, name: str, task: str, key_file: Path | None) -> str:
     """Return a command that asks a model for something."""
-    path, body = EXAMPLES[task or "lm"]
+    path, body = EXAMPLES[task]
     command = shell("curl", f"{url}{path}", "-H", "Content-Type: application/json")
     if key_file is not None:
         command += f' -H "Authorization: Bearer $(grep -m 1 "^[^#]" {shell(key_file)})"'

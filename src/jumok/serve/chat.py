@@ -90,7 +90,6 @@ class ChatForm(ResponseForm):
         kinds = ("chat.completion", "chat.completion.chunk")
         super().__init__(served, "chatcmpl", kinds, len(read), body.n, body.logprobs)
         self._tokenizer = require_tokenizer(served.model)
-        self._has_begun = [False] * body.n
         is_source = request.source is not None  # of an encoder–decoder, which does not think
         self._parts = [] if is_source else [AnswerParts(served.model, request) for _ in range(body.n)]
 
@@ -105,12 +104,11 @@ class ChatForm(ResponseForm):
     def content(self, number: int, event: Event, *, piece: bool) -> dict[str, Any]:
         """Return the message, or what is new of it."""
         thought = {"reasoning_content": event.reasoning} if event.reasoning else {}
+        whole = {"role": "assistant", "content": event.text, **thought}
         if not piece:
-            return {"message": {"role": "assistant", "content": event.text, **thought, "refusal": None}}
-        if not self._has_begun[number]:
-            self._has_begun[number] = True
-            return {"delta": {"role": "assistant", "content": event.text, **thought}}
-        return {"delta": {**({"content": event.text} if event.text else {}), **thought}}
+            return {"message": {**whole, "refusal": None}}
+        is_opening = not event.drawn and event.finish is None
+        return {"delta": whole if is_opening else {**({"content": event.text} if event.text else {}), **thought}}
 
     def log_probabilities(self, number: int, event: Event) -> dict[str, Any]:
         """Return an object for each token."""

@@ -116,24 +116,15 @@ class CompletionBody(TextBody):
         max_tokens: may be more than the context; the model then sees the last tokens. 0 with `echo` writes nothing.
         echo: put the prompt before the text; with `logprobs` its tokens get their log-probabilities.
         logprobs: how many of the likeliest tokens to return with each token.
-        best_of: only as many as `n`.
     """
 
     prompt: Texts = [""]
     max_tokens: int = Field(16, ge=0, le=MOST_TOKENS)
     echo: bool = False
     logprobs: int | None = Field(None, ge=0, le=MOST_TOP)
-    best_of: int | None = Field(None, ge=0, le=MOST_CHOICES)
 
     @model_validator(mode="after")
     def _fits(self) -> CompletionBody:
-        if self.best_of not in (None, self.n):
-            raise APIError(
-                "best_of is supported only if it equals n: all texts that are written are returned; ask for n texts "
-                "and choose among them.",
-                param="best_of",
-                code="unsupported_parameter",
-            )
         if self.max_tokens == 0 and not self.echo:
             raise APIError("max_tokens=0 writes nothing; it is allowed with echo=true alone.", param="max_tokens")
         return self
