@@ -18,6 +18,7 @@ const UNFOLDED = 200; // milliseconds, after which what a page shows of a token 
 /**
  * What a page does for a conversation.
  * @typedef {object} Partner
+ * @property {string} [note] of the author of the model
  * @property {boolean} systems whether the template has system messages
  * @property {(messages: Message[], how: {again: boolean, begun: number[]}, hear: (piece: Piece) => void) => Promise<{ended: string, left: number}>} answer
  * begun: the first ids of the answer. left: how many messages at the beginning were not read.
@@ -98,7 +99,8 @@ export class Conversation {
     rules.placeholder = t("chat.system.about");
     log.setAttribute("aria-busy", String(writing)); // an answer is read out when it is whole
     const empty = element("p", { class: "chat-empty", text: t("chat.empty") });
-    log.replaceChildren(...(turns.length ? turns.flatMap((turn) => this.turnOf(turn)) : [empty]));
+    const note = element("p", { class: "note", text: this.partner.note, hidden: !this.partner.note });
+    log.replaceChildren(note, ...(turns.length ? turns.flatMap((turn) => this.turnOf(turn)) : [empty]));
     this.note.textContent = edited ? t("chat.edited") : this.left ? t("chat.left", { n: count(this.left) }) : "";
     if (focused.startsWith("chat-")) document.getElementById(focused)?.focus();
   }

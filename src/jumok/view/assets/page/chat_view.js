@@ -30,6 +30,7 @@ export class ChatView {
     this.side = sideParts([], [this.distribution.host, this.inside], this.sampling.host);
     this.conversation = new Conversation(
       {
+        note: about.note,
         systems: "system" in (about.chat?.roles ?? {}),
         answer: (messages, how, hear) => this.answer(messages, how, hear),
         stop: () => void engine.stop(),
@@ -39,8 +40,7 @@ export class ChatView {
       },
       about.name,
     );
-    const note = about.note ? element("p", { class: "note", text: about.note }) : "";
-    const desk = element("div", { class: "desk talk" }, [note, this.conversation.host]);
+    const desk = element("div", { class: "desk talk" }, [this.conversation.host]);
     host.append(element("div", { class: "write" }, [desk, this.side.host]));
     session.subscribe((changed) => {
       if (changed.has("language")) this.render();
