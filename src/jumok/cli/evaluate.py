@@ -114,7 +114,7 @@ def evaluate(run: Path, texts: tuple[str, ...], device: str, as_json: bool, quie
         if several:
             say(tr("evaluating {name}", name=name), quiet=quiet)
         try:
-            row = _row(path, materials[columns], place, flags)
+            row = _row(path, task, materials[columns], place, flags)
         except JumokError as error:
             if not several:
                 raise
@@ -182,7 +182,7 @@ def _task_of_all(runs: Sequence[Path]) -> str:
 # --- one model --------------------------------------------------------------------------------------------------------
 
 
-def _row(run: Path, material: Any, device: str, flags: Mapping[str, Any]) -> dict[str, Any]:
+def _row(run: Path, task: str, material: Any, device: str, flags: Mapping[str, Any]) -> dict[str, Any]:
     """Return facts about a model, and its figures, each followed by its baseline."""
     from jumok.evaluation.evaluate import evaluate as measure
     from jumok.runs.load import load
@@ -194,7 +194,9 @@ def _row(run: Path, material: Any, device: str, flags: Mapping[str, Any]) -> dic
     measured: Any = measure(model, material, **settings)
     seconds = max(time.perf_counter() - began, 1e-9)
     trained = task_of_run(run)
-    comparison: dict[str, Any] = {} if trained is None else trained.comparison(material)
+    comparison: dict[str, Any] = {}
+    if trained is not None and trained.config_type.name == task:  # a model that answers also continues texts
+        comparison = trained.comparison(material)
     figures: dict[str, Any] = {}
     for name, value in dataclasses.asdict(measured).items():
         figures[name] = value

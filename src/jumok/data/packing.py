@@ -13,6 +13,7 @@ from torch import Tensor
 from jumok.data.rows import Rows, load_rows, write_rows
 
 PADDING = -1  # the segment of padding
+ROW_LENGTH = 1_024  # of rows, if the context of the model is longer: attention costs time for each pair of a row
 DTYPE = np.dtype(np.int32)  # of targets and segments, which may be negative
 
 Text = tuple[NDArray[Any], NDArray[np.bool_]]  # ids (n,), and which of them are to be predicted (n,)
@@ -47,6 +48,11 @@ def best_fit(lengths: Sequence[int], size: int) -> list[list[int]]:
             with_room[left].append(row)
             rooms |= 1 << left
     return rows
+
+
+def row_length(texts: Sequence[Text], context: int) -> int:
+    """Return the length of rows for texts that a model with this context reads."""
+    return min(context, max([ROW_LENGTH, *(len(ids) - 1 for ids, _ in texts)]))
 
 
 class PackedRows(NamedTuple):

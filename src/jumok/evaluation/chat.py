@@ -22,7 +22,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from jumok.data.packing import PackedRows, Text
+from jumok.data.packing import PackedRows, Text, row_length
 from jumok.data.rows import evenly_spread
 from jumok.errors import TextError
 from jumok.evaluation.checks import passes
@@ -153,9 +153,13 @@ class CodedChat(NamedTuple):
 def encode_chat(template: ChatTemplate, messages: Sequence[Message], context: int) -> CodedChat | None:
     """Return a conversation as ids; a long one without its first exchanges, but with its system message.
 
+    Reasoning is left out where the template does not write it.
+
     Returns:
         None if its last exchange alone is too long.
     """
+    if not writes_reasoning(template):
+        messages = [{name: text for name, text in one.items() if name != "reasoning_content"} for one in messages]
     first = int(messages[0]["role"] == "system")
     starts = [*range(first, len(messages), 2)]  # of a question and its answer each
     left = [*accumulate((len(one["content"]) for one in reversed(messages)), initial=0)]  # characters from the end
@@ -171,6 +175,11 @@ def encode_chat(template: ChatTemplate, messages: Sequence[Message], context: in
         place = bisect_left(starts, True, lo=1, key=lambda start: coded(start).fits(context))
         chat = coded(starts[min(place, len(starts) - 1)])
     return chat if chat.fits(context) else None
+
+
+def writes_reasoning(template: ChatTemplate) -> bool:
+    """Return whether a template writes the reasoning of answers; True also where that cannot be told."""
+    return template.turns is None or template.turns.reasoning is not None
 
 
 def said(message: Message) -> str:
@@ -210,7 +219,7 @@ def answer_nats(model: GPT, texts: Sequence[Text]) -> tuple[float, int]:
     Raises:
         JumokError: the loss is not finite.
     """
-    length, device = model.config.context_length, model.token_embedding.weight.device
+    length, device = row_length(texts, model.config.context_length), model.token_embedding.weight.device
     packed, nats = PackedRows.of(texts, length, IGNORED), 0.0
     size = max(1, min(LARGEST_BATCH, MOST_LOGITS // (length * model.config.vocab_size)))
     with eval_mode(model):

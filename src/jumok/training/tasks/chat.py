@@ -1,8 +1,7 @@
 """Answer in conversations: supervised fine-tuning (SFT), or training from the beginning.
 
 The model reads whole conversations and learns to predict the tokens of the answers, of their reasoning, and the ends of
-their turns; what others say is only read. Conversations are packed into rows of context_length, in which each attends
-to itself alone.
+their turns; what others say is only read. Conversations are packed into rows, in which each attends to itself alone.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from torch import Tensor
 
 from jumok.config import ChatConfig, TrainConfig
 from jumok.data.batches import RowBatches
-from jumok.data.packing import PackedRows
+from jumok.data.packing import PackedRows, row_length
 from jumok.data.rows import evenly_spread
 from jumok.errors import TextError
 from jumok.evaluation.bigram import Bigram
@@ -30,6 +29,7 @@ from jumok.evaluation.chat import (
     judge,
     questions_in,
     said,
+    writes_reasoning,
 )
 from jumok.evaluation.nearest import NearestQuestion
 from jumok.inference.chat import answer_chats
@@ -62,7 +62,8 @@ class Chat(Task[GPT]):
     keys = frozenset(
         [
             "sources", "sha256", "val_sha256", "rows", "held_out_rows", "train_rows", "val_rows", "packed_rows",
-            "left_out", "cut", "train_tokens", "answer_tokens", "val_tokens", "failing", "baselines",
+            "row_length", "left_out", "cut", "train_tokens", "answer_tokens", "val_tokens", "failing", "reasoning",
+            "baselines",
         ]
     )  # fmt: skip
     use = message("Talk to the model:")
@@ -131,7 +132,9 @@ class Chat(Task[GPT]):
         assert tokenizer.chat is not None  # `adapt_tokenizer` has seen to it
         train = Encoded.of(tokenizer.chat, rows[: material.cut], context, material.report)
         val = Encoded.of(tokenizer.chat, asked, context) if asked else Encoded([], [], 0)
-        packed = PackedRows.of([chat.text for chat in train.chats], context, IGNORED)
+        texts = [chat.text for chat in train.chats]
+        length = row_length(texts, context)
+        packed = PackedRows.of(texts, length, IGNORED)
         with folder.writing(tr("the conversations as ids"), needed=16 * train.tokens):
             packed.write(folder.state, "train", tokenizer.dtype)
             write_cells(folder.state / TRAIN, train.rows)
@@ -142,11 +145,13 @@ class Chat(Task[GPT]):
             "train_rows": len(train.rows),
             "val_rows": len(val.rows),
             "packed_rows": len(packed.inputs),
+            "row_length": length,
             "left_out": train.left_out + val.left_out,
             "cut": train.cut + val.cut,
             "train_tokens": train.tokens,
-            "answer_tokens": sum(int(np.count_nonzero(chat.text[1][1:])) for chat in train.chats),
+            "answer_tokens": sum(int(np.count_nonzero(answers[1:])) for _, answers in texts),
             "val_tokens": val.tokens,
+            "reasoning": any("reasoning_content" in row[0] for row in rows) and not writes_reasoning(tokenizer.chat),
             "failing": _failing(val.rows),
             "repeated": repeated_rows([row[:1] for row in train.rows], [row[:1] for row in val.rows]),
             "baselines": _baselines(train.rows, val.rows),
@@ -163,16 +168,16 @@ class Chat(Task[GPT]):
     def notices(self) -> tuple[str, ...]:
         """How conversations are packed, and how many were left out, shortened, or are in both parts."""
         sentences, facts = [*super().notices], {"context_length": self.model.context_length}
-        positions = self.data["packed_rows"] * self.model.context_length
+        positions = self.data["packed_rows"] * self.data["row_length"]
         sentences.append(
             tr(
-                "Conversations in the training part: {count:,}, packed into {rows:,} rows of {context_length} tokens. "
+                "Conversations in the training part: {count:,}, packed into {rows:,} rows of {length:,} tokens. "
                 "{full:.1%} of the positions hold a token, {share:.1%} have a loss: those of answers.",
                 count=self.data["train_rows"],
                 rows=self.data["packed_rows"],
+                length=self.data["row_length"],
                 full=(self.data["train_tokens"] - self.data["train_rows"]) / positions,
                 share=self.data["answer_tokens"] / positions,
-                **facts,
             )
         )
         if left_out := self.data["left_out"]:
@@ -193,6 +198,8 @@ class Chat(Task[GPT]):
                     **facts,
                 )
             )
+        if self.data["reasoning"]:
+            sentences.append(tr("The chat template of this model writes no reasoning, so that of answers is left out."))
         if failing := self.data["failing"]:
             sentences.append(
                 tr("Right answers of the held-out part that fail their own checks: {count:,}.", count=failing)
@@ -201,7 +208,7 @@ class Chat(Task[GPT]):
 
     def batch(self, number: int) -> tuple[Tensor, ...]:
         """Return inputs, targets (IGNORED for what is not an answer) and segments, (B, T) each."""
-        return self.packed.batch(self.batches.rows(number), self.model.context_length, IGNORED)
+        return self.packed.batch(self.batches.rows(number), self.data["row_length"], IGNORED)
 
     @property
     def rows_per_batch(self) -> int:
