@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,7 +14,7 @@ from distributed_runs import exact_norm
 from torch.nn import functional as F
 
 import jumok
-from conftest import loss_of
+from conftest import Jumok, loss_of
 from jumok.config import BERTConfig, GPTConfig
 from jumok.data.packing import PADDING
 from jumok.errors import ConfigError, RunError, TextError, TokenizerError
@@ -26,7 +28,7 @@ from jumok.runs.folder import RunFolder
 from jumok.runs.load import load, save
 from jumok.text import Table, from_rows
 from jumok.text.conversations import from_conversations, messages_of
-from jumok.tokenizers import train_tokenizer
+from jumok.tokenizers import train_tokenizer, with_chat
 from jumok.training.tasks.chat import Chat
 from jumok.training.trainer import Trainer
 from talks import said, talks
@@ -246,6 +248,37 @@ def test_the_ends_of_another_model_remain(begin: Begin, tmp_path: Path) -> None:
     assert model.config.eos_ids == (model.tokenizer.special_tokens["<|end|>"], 3)
 
 
+def test_reasoning_that_a_template_cannot_write_is_left_out(begin: Begin, tmp_path: Path) -> None:
+    """The template of a published model writes no reasoning; a check of the result needs none."""
+    model = load(another_model(tmp_path / "init"))
+    tokenizer = with_chat(model.tokenizer)
+    tokenizer.chat_templates = {
+        "default": "{% for m in messages %}{{ '<|' + m.role + '|>' + m.content + '<|end|>' }}{% endfor %}"
+        "{% if add_generation_prompt %}{{ '<|assistant|>' }}{% endif %}"
+    }
+    model.tokenizer = tokenizer
+    model.config = dataclasses.replace(model.config, vocab_size=tokenizer.vocab_size)
+    grown = build(model.config).eval()
+    grown.tokenizer = tokenizer
+    save(grown, tmp_path / "grown")
+    trainer = begin(
+        init=tmp_path / "grown", batch_size=1, **dict.fromkeys(("n_layer", "n_head", "n_embd", "context_length"))
+    )
+    task = task_of(trainer)
+    texts = "".join(task.tokenizer.decode(task.batch(n)[0][0].tolist()) for n in range(len(task.packed.inputs)))
+    assert "자리" in str(talks().rows)
+    assert "자리" not in texts
+    assert "writes no reasoning" in notices_of(trainer)
+
+
+def test_rows_are_no_longer_than_conversations_need(begin: Begin, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A published model reads 32,768 tokens, and rows of that length would take hours."""
+    monkeypatch.setattr("jumok.data.packing.ROW_LENGTH", 60)
+    long = task_of(begin(context_length=512, batch_size=2))
+    longest = max(len(long.tokenizer.chat.encode_whole(messages_of(row[0]))[0]) for row in long.train)  # type: ignore[union-attr]
+    assert long.batch(0)[0].shape == (2, max(60, longest - 1))
+
+
 def test_a_classifier_becomes_a_model_that_answers(begin: Begin, tmp_path: Path) -> None:
     init = another_model(tmp_path / "init", labels=("가", "나"))
     sizes = dict.fromkeys(("n_layer", "n_head", "n_embd", "context_length"))
@@ -345,3 +378,27 @@ def test_other_tokenizers(begin: Begin, kind: str) -> None:
     learned = [token for token, own in zip(ids, answers, strict=True) if own]
     assert task.tokenizer.decode(learned[:-1]) == "일 이"
     assert task.data["answer_tokens"] > 0
+
+
+# --- the command ------------------------------------------------------------------------------------------------------
+
+
+def test_conversations_as_a_text_are_told_the_task(jumok: Jumok, own_folder: Path) -> None:
+    Path("a.jsonl").write_text(json.dumps({"messages": said("안녕?", "네.")}) + "\n", encoding="utf-8")
+    end = jumok("train", "a.jsonl", "--out", "run")
+    assert end.code != 0
+    assert "a.jsonl holds conversations; learn to answer with --task chat" in end.err
+
+
+def test_a_model_that_answers_is_evaluated_on_a_text(jumok: Jumok, run: tuple[Path, list[Any]], tmp_path: Path) -> None:
+    text = tmp_path / "a.txt"
+    text.write_text("12을 읽어 줘. 일 이.\n" * 9, encoding="utf-8")
+    figures = json.loads(jumok("evaluate", str(run[0]), str(text), "--device=cpu", "--json").out)
+    assert figures["seen_in_training"] is None
+    assert figures["nats_per_char"] > 0
+
+
+def test_minutes_and_passes_end_a_run(begin: Begin) -> None:
+    trainer = begin(steps=None, minutes=5.0, passes=1.0, eval_every=500)
+    list(trainer.run())
+    assert trainer.step == 200  # at least, however small the material is

@@ -58,6 +58,7 @@ class TrainRequest:
     def start(self, out: Path, report: Callable[[str], None]) -> tuple[Trainer, str]:
         """Make the trainer of a new run in `out`, and a sentence on its text. report: as in `Trainer.start`."""
         from jumok.runs.folder import RunFolder
+        from jumok.text.conversations import are_conversations
         from jumok.training.trainer import Trainer
 
         if self.init is not None and (self.tokenizer is not None or self.tokenizer_options):
@@ -75,6 +76,12 @@ class TrainRequest:
         if self.texts:
             report(tr("reading {texts}", texts=", ".join(self.texts[:3]) + (" ..." if len(self.texts) > 3 else "")))
         held_out = self._held_out_file(task)
+        if not TASK_CONFIGS[task].columns and not self.reading["column"] and are_conversations(self.texts):
+            raise ConfigError(
+                "{file} holds conversations; learn to answer with {--task chat}, or name the column to read as text "
+                "with {--column}.",
+                file=self.texts[0],
+            )
         text = read_material(task, self.texts, self.reading) if self.texts else built_in_material(task)
         trainer = Trainer.start(
             out,
