@@ -153,6 +153,7 @@ def test_answers_depend_on_seed_conversation_and_sample_alone(monkeypatch: pytes
         model, chats[:2], tokens=20, temperature=1.0, samples=2, seed=4
     )
     assert answer_chats(model, chats, tokens=20, temperature=1.0, samples=3, seed=5) != drawn
+    assert len({one.ids for row in answer_chats(model, chats[:1] * 2, tokens=20, temperature=1.0) for one in row}) == 2
     others = [[user("여섯")], chats[1], *[[user("하나")]] * 5]
     assert answer_chats(model, others, tokens=20, temperature=1.0, samples=5, seed=4)[1][:3] == drawn[1]
     monkeypatch.setattr("jumok.inference.chat.LARGEST_BATCH", 2)  # slots, which are taken again
