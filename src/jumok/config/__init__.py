@@ -40,6 +40,7 @@ from jumok.config._tasks import (
     LMConfig,
     MLMConfig,
     PreferenceConfig,
+    RewardConfig,
     Seq2SeqConfig,
     TaskConfig,
 )
@@ -67,6 +68,7 @@ __all__ = [
     "PoolingKind",
     "Precision",
     "PreferenceConfig",
+    "RewardConfig",
     "RopeScaling",
     "RungConfig",
     "Seq2SeqConfig",

@@ -171,6 +171,43 @@ class PreferenceConfig(TaskConfig):
             raise ConfigError("beta=0 makes all models equally good, so there is nothing to learn; 0.1 is usual.")
 
 
+@dataclass(frozen=True, kw_only=True)
+class RewardConfig(TaskConfig):
+    """Write answers, and make those with a higher reward likelier (https://arxiv.org/abs/2402.03300)."""
+
+    name = "reward"
+    kinds = (GPTConfig, GPTVariantConfig)
+    columns = COLUMNS
+    needs_init = True
+    defaults: ClassVar[Defaults] = {"patience": 0}
+    init_defaults: ClassVar[Defaults] = TUNING
+    lora_defaults: ClassVar[Defaults] = TUNING_LORA
+
+    reward: str = setting(
+        "checks",
+        "what answers are rewarded for: checks (those of the material), re:PATTERN (the whole answer matches), or a "
+        "Python file with a function reward(messages, answer) (reward)",
+        may_change="with a launch",  # a file may lie elsewhere; its content is compared
+    )
+    prompts_per_step: int = setting(32, "prompts that are answered for an optimizer step (reward)", 1, 1_000_000)
+    answers_per_prompt: int = setting(8, "answers to each prompt, which are compared (reward)", 2, 1_000_000)
+    temperature: float = setting(1.0, "temperature of the answers that are learned from (reward)", 0, 100)
+    kl_weight: float = setting(
+        0.0, "weight of the divergence from the model of --init, for each token in nats (reward)", 0, 1000
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.temperature == 0:
+            raise ConfigError("temperature=0 gives each prompt the same answer each time; 1 is usual.")
+        if self.reward != "checks" and not self.reward.startswith("re:") and not self.reward.endswith(".py"):
+            raise ConfigError(
+                "reward={reward!r} is not known; give checks, re:PATTERN, or the path of a Python file (score.py).",
+                reward=self.reward,
+            )
+
+
 TASK_CONFIGS: dict[str, type[TaskConfig]] = {
-    kind.name: kind for kind in (LMConfig, MLMConfig, ClassifyConfig, Seq2SeqConfig, ChatConfig, PreferenceConfig)
+    kind.name: kind
+    for kind in (LMConfig, MLMConfig, ClassifyConfig, Seq2SeqConfig, ChatConfig, PreferenceConfig, RewardConfig)
 }

@@ -51,7 +51,7 @@ class TrainConfig:
     task: TaskConfig = setting(
         "lm",
         "lm (next token), mlm (masked tokens), classify (labels of texts), seq2seq (pairs of texts), chat "
-        "(conversations) or preference (the better of two answers)",
+        "(conversations), preference (the better of two answers) or reward (answers that score)",
     )
     steps: int | None = setting(None, "length of the run in optimizer steps", 1, MOST, may_change="with a stage")
     minutes: float | None = setting(

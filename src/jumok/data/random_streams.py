@@ -15,6 +15,7 @@ class Purpose(IntEnum):
     VALIDATION_MASKS = 2
     SAMPLE = 3  # of masked tokens, for people to read
     TOKEN_DROPOUT = 4  # of a batch
+    ANSWERS = 5  # that the model writes for a step
 
 
 def random_for(purpose: Purpose, seed: int, number: int) -> np.random.Generator:

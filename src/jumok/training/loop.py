@@ -15,7 +15,7 @@ from contextlib import nullcontext
 from torch import Tensor
 
 from jumok.device import autocast, own_random, seed_random
-from jumok.errors import ProcessLost
+from jumok.errors import JumokError, ProcessLost
 from jumok.messages import tr
 from jumok.runs.events import Event, Finish, Notice, Stage, Step, Verdict
 from jumok.training.alarms import Alarms
@@ -124,8 +124,14 @@ class Loop:
         began, run, clock = time.perf_counter(), self.run, self.clock
         set_rate(run.optimizers, rate)
         if self.task.learns_from_answers:
-            with run.evaluating():
-                self.task.begin_step(run.model, clock.step)
+            try:
+                with run.evaluating():
+                    self.task.begin_step(run.model, clock.step)
+            except JumokError:  # nothing of the step was done yet
+                if self.validation.best is None:
+                    run.write_parameters()
+                self.checkpoint.save()
+                raise
         losses, cost = self._gradients()
         norm = clip_gradients(run.trained, self.config.clip)
         finite = all(map(math.isfinite, [*losses, norm]))

@@ -203,7 +203,7 @@ def least_memory(shape: ModelConfig, config: TrainConfig, task: Task[Any]) -> di
     """
     size = 4.0 * count_parameters(shape)
     trained = size if config.lora is None else 0.0  # there are few adapters
-    activations = count_kept(shape, recompute=config.recompute) * task.tokens_per_batch
+    activations = count_kept(shape, recompute=config.recompute) * task.tokens_per_pass
     return {
         "parameters": size,
         "gradients": trained,
@@ -214,7 +214,7 @@ def least_memory(shape: ModelConfig, config: TrainConfig, task: Task[Any]) -> di
 
 def _require_memory(shape: ModelConfig, config: TrainConfig, task: Task[Any], device: torch.device) -> None:
     require_memory_for_model(shape)
-    tokens = f"{task.tokens_per_batch:,}"
+    tokens = f"{task.tokens_per_pass:,}"
     what = (
         tr("a training step over {tokens} tokens", tokens=tokens)
         if config.recompute

@@ -160,6 +160,7 @@ class TrainingView(BarView):
             tr("{clock} left", clock=clock(step.remaining)),
             tr("step {step:,}", step=step.step),
             tr("loss {loss:.3f}", loss=step.loss),
+            *(f"{name.replace('_', ' ')} {value:.3g}" for name, value in step.figures.items()),
             self._held_out,
             tr("{speed:,.0f} tokens/s", speed=step.tokens_per_second),
         )

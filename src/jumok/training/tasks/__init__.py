@@ -15,6 +15,7 @@ from jumok.training.tasks.language_modelling import LanguageModelling
 from jumok.training.tasks.masked import MaskedLanguageModelling
 from jumok.training.tasks.material import Material
 from jumok.training.tasks.preference import Preference
+from jumok.training.tasks.reward import Reward
 from jumok.training.tasks.seq2seq import Seq2Seq
 from jumok.training.tasks.task import Task
 
@@ -25,6 +26,7 @@ TASKS: dict[str, type[Task[Any]]] = {
     "seq2seq": Seq2Seq,
     "chat": Chat,
     "preference": Preference,
+    "reward": Reward,
 }
 
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from torch import Tensor
 
-from jumok.config import ChatConfig, TrainConfig
+from jumok.config import ChatConfig, TaskConfig, TrainConfig
 from jumok.data.batches import RowBatches
 from jumok.data.packing import PackedRows, row_length
 from jumok.data.rows import evenly_spread
@@ -58,7 +58,7 @@ PROGRESS = 1_000  # conversations between two reports
 class Chat(Task[GPT]):
     """Answer in conversations."""
 
-    config_type = ChatConfig
+    config_type: ClassVar[type[TaskConfig]] = ChatConfig
     keys = frozenset(
         [
             "sources", "sha256", "val_sha256", "rows", "held_out_rows", "train_rows", "val_rows", "packed_rows",
@@ -125,18 +125,41 @@ class Chat(Task[GPT]):
         cls, folder: RunFolder, material: Material, tokenizer: Tokenizer, model: ModelConfig, config: TrainConfig
     ) -> dict[str, Any]:
         """Write both parts as they are, and the training part as packed ids; see `Task.prepare`."""
+        train, val = cls.encoded(material, tokenizer, model, config)
+        texts = [chat.text for chat in train.chats]
+        length = row_length(texts, model.context_length)
+        packed = PackedRows.of(texts, length, IGNORED)
+        with folder.writing(tr("the conversations as ids"), needed=16 * train.tokens):
+            packed.write(folder.state, "train", tokenizer.dtype)
+        return {
+            **cls.written(folder, material, tokenizer, train, val),
+            "packed_rows": len(packed.inputs),
+            "row_length": length,
+            "answer_tokens": sum(int(np.count_nonzero(answers[1:])) for _, answers in texts),
+            "baselines": _baselines(train.rows, val.rows),
+        }
+
+    @staticmethod
+    def encoded(
+        material: Material, tokenizer: Tokenizer, model: ModelConfig, config: TrainConfig
+    ) -> tuple[Encoded, Encoded]:
+        """Return the training part and the held-out part as ids."""
         rows, context = table_of(material.source).rows, model.context_length
         asked = rows[material.cut :] if material.held_out is None else table_of(material.held_out).rows
         if config.val > 0 and not asked:
             raise material.nothing_to_hold_out(config.val)
         assert tokenizer.chat is not None  # `adapt_tokenizer` has seen to it
         train = Encoded.of(tokenizer.chat, rows[: material.cut], context, material.report)
-        val = Encoded.of(tokenizer.chat, asked, context) if asked else Encoded([], [], 0)
-        texts = [chat.text for chat in train.chats]
-        length = row_length(texts, context)
-        packed = PackedRows.of(texts, length, IGNORED)
-        with folder.writing(tr("the conversations as ids"), needed=16 * train.tokens):
-            packed.write(folder.state, "train", tokenizer.dtype)
+        return train, Encoded.of(tokenizer.chat, asked, context) if asked else Encoded([], [], 0)
+
+    @staticmethod
+    def written(
+        folder: RunFolder, material: Material, tokenizer: Tokenizer, train: Encoded, val: Encoded
+    ) -> dict[str, Any]:
+        """Write both parts as they are, and return what config.json records of them."""
+        assert tokenizer.chat is not None  # `adapt_tokenizer` has seen to it
+        thinks = any("reasoning_content" in row[0] for row in (*train.rows, *val.rows))
+        with folder.writing(tr("the conversations"), needed=16 * train.tokens):
             write_cells(folder.state / TRAIN, train.rows)
             write_cells(folder.state / HELD_OUT, val.rows)
         return {
@@ -144,17 +167,13 @@ class Chat(Task[GPT]):
             **material.rows(),
             "train_rows": len(train.rows),
             "val_rows": len(val.rows),
-            "packed_rows": len(packed.inputs),
-            "row_length": length,
             "left_out": train.left_out + val.left_out,
             "cut": train.cut + val.cut,
             "train_tokens": train.tokens,
-            "answer_tokens": sum(int(np.count_nonzero(answers[1:])) for _, answers in texts),
             "val_tokens": val.tokens,
-            "reasoning": any("reasoning_content" in row[0] for row in rows) and not writes_reasoning(tokenizer.chat),
+            "reasoning": thinks and not writes_reasoning(tokenizer.chat),
             "failing": _failing(val.rows),
             "repeated": repeated_rows([row[:1] for row in train.rows], [row[:1] for row in val.rows]),
-            "baselines": _baselines(train.rows, val.rows),
         }
 
     # --- in the run ---------------------------------------------------------------------------------------------------
@@ -168,18 +187,19 @@ class Chat(Task[GPT]):
     def notices(self) -> tuple[str, ...]:
         """How conversations are packed, and how many were left out, shortened, or are in both parts."""
         sentences, facts = [*super().notices], {"context_length": self.model.context_length}
-        positions = self.data["packed_rows"] * self.data["row_length"]
-        sentences.append(
-            tr(
-                "Conversations in the training part: {count:,}, packed into {rows:,} rows of {length:,} tokens. "
-                "{full:.1%} of the positions hold a token, {share:.1%} have a loss: those of answers.",
-                count=self.data["train_rows"],
-                rows=self.data["packed_rows"],
-                length=self.data["row_length"],
-                full=(self.data["train_tokens"] - self.data["train_rows"]) / positions,
-                share=self.data["answer_tokens"] / positions,
+        if "packed_rows" in self.data:
+            positions = self.data["packed_rows"] * self.data["row_length"]
+            sentences.append(
+                tr(
+                    "Conversations in the training part: {count:,}, packed into {rows:,} rows of {length:,} tokens. "
+                    "{full:.1%} of the positions hold a token, {share:.1%} have a loss: those of answers.",
+                    count=self.data["train_rows"],
+                    rows=self.data["packed_rows"],
+                    length=self.data["row_length"],
+                    full=(self.data["train_tokens"] - self.data["train_rows"]) / positions,
+                    share=self.data["answer_tokens"] / positions,
+                )
             )
-        )
         if left_out := self.data["left_out"]:
             sentences.append(
                 tr(

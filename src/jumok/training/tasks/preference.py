@@ -47,6 +47,7 @@ from jumok.training.tasks.answers import (
     require_answering_tokenizer,
     require_reference,
 )
+from jumok.training.tasks.chat import Chat
 from jumok.training.tasks.material import Material, presentable, repeated_rows, table_of
 from jumok.training.tasks.stored_rows import Row, read_cells, write_cells
 from jumok.training.tasks.task import Baseline, Goal, TableTask, error_of_share
@@ -117,8 +118,8 @@ class Preference(TableTask[GPT]):
     def derived_fields(
         cls, material: Material, tokenizer: Tokenizer, inherited: Mapping[str, Any] | None = None
     ) -> dict[str, Any]:
-        """Return no labels, also where the run begins with the parameters of a classifier."""
-        return {"labels": ()}
+        """Return no labels, and the ids that end an answer; see `Chat`."""
+        return Chat.derived_fields(material, tokenizer, inherited)
 
     @classmethod
     def prepare(
@@ -338,8 +339,10 @@ def _fitting(tokenizer: Tokenizer, rows: Iterable[Row], context: int) -> list[_P
             continue
         before = shortest.messages[:-1]
         coded = [
-            chat.text if len(chat.messages) == len(shortest.messages) else template.encode_whole([*before, *answer])
-            for chat, answer in zip(chats, answers, strict=True)
+            chat.text
+            if len(chat.messages) == len(shortest.messages)
+            else template.encode_whole([*before, chat.messages[-1]])
+            for chat in chats
             if chat is not None
         ]
         found.append(_Pair(row, [_last_answer(*one) for one in coded], len(before) < len(asked)))

@@ -218,6 +218,11 @@ class Task(ABC, Generic[M]):
         return max(config.passes * self.train_tokens, self.least_steps * per_step) if config.passes else math.inf
 
     @property
+    def tokens_per_pass(self) -> int:
+        """The most tokens of a pass through the model, about."""
+        return self.tokens_per_batch
+
+    @property
     def has_validation(self) -> bool:
         """True if anything is held out."""
         return self.validation_tokens > 0
