@@ -172,14 +172,16 @@ def answers_of(task: Reward, model: GPT, number: int) -> list[list[int]]:
 
 
 def test_the_answers_follow_from_seed_and_step(tmp_path: Path) -> None:
-    reward = file(tmp_path)
-    task, model = parts_of(begin(tmp_path, reward=reward))
+    """All prompts are the same, so that answers differ by their random numbers alone."""
+    rows = from_conversations([{"prompt": "하나 둘", "completion": "셋"}] * 20)
+    settings = {"reward": file(tmp_path), "answers_per_prompt": 8}
+    task, model = parts_of(begin(tmp_path, rows, **settings))
     fourth = answers_of(task, model, 4)
     assert answers_of(task, model, 5) != fourth
     assert answers_of(task, model, 4) == fourth
-    again, same = parts_of(begin(tmp_path, reward=reward, out="again"))
+    again, same = parts_of(begin(tmp_path, rows, **settings, out="again"))
     assert answers_of(again, same, 4) == fourth
-    other, same = parts_of(begin(tmp_path, reward=reward, out="other", seed=1))
+    other, same = parts_of(begin(tmp_path, rows, **settings, out="other", seed=1))
     assert answers_of(other, same, 4) != fourth
 
 
