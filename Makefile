@@ -27,7 +27,7 @@ demo: $(READY)            ## train on the built-in corpus for two minutes, gener
 	$(BIN)/jumok view runs/demo "눈 내리는 토요일 아침, 용감한 펭귄 " --tokens 60 --seed 1 --out runs/demo/view.html
 	$(BIN)/jumok share runs/demo --out runs/demo/page.html --prompt "눈 내리는 토요일 아침, 용감한 펭귄 "
 
-chat: $(READY)            ## train a model that holds a conversation, from nothing, in about 25 minutes; goes on where it was stopped
+chat: $(READY)            ## train a model that holds a conversation, from nothing, in about 35 minutes; goes on where it was stopped
 	$(BIN)/python bench/chat.py --chat
 
 # Without cached bytecode each worker, and each process that a test starts, compiles everything again.

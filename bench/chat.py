@@ -3,10 +3,10 @@
     python bench/chat.py --skip pretrained --out runs/direct       # conversations without pretraining
     python bench/chat.py --no-thinking --out runs/no-thinking      # no worked steps before answers
 
-Pretraining on `stories` and `talk` as plain text, then conversations (SFT), with `jumok train`, each for so many
-minutes (or --steps). After each stage the table of skills is printed: the share of right answers to questions of the
-test part of `talk`, whose names, numbers and words were not in training. A stage that was stopped goes on, and one that
-has ended is not repeated.
+Pretraining on `stories` and `talk` as plain text, then conversations (SFT), then rewards for right answers, most of
+them to questions of the weakest skills: `jumok train`, for so many minutes (or --steps) each. After each stage the
+table of skills is printed: the share of right answers to questions of the test part of `talk`, whose names, numbers and
+words were not in training. A stage that was stopped goes on, and one that has ended is not repeated.
 """
 
 from __future__ import annotations
@@ -31,7 +31,10 @@ JUMOK = [sys.executable, "-m", "jumok"]
 STAGES = {  # what each trains on, and options
     "pretrained": (("stories.txt", "talk.txt"), ()),
     "tuned": (("talk.jsonl",), ("--task", "chat")),
+    "rewarded": (("rewards.jsonl",), ("--task", "reward")),
 }
+WEAKEST = 4  # skills whose questions all stand in rewards.jsonl; of the others one of
+OTHERS = 8
 STORIES_CHARS = 500_000
 LONGEST = 160  # tokens of an answer
 
@@ -44,7 +47,7 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=40_000, help="conversations to train on")
     parser.add_argument("--test-rows", type=int, default=2_000, help="conversations of the test part")
     parser.add_argument("--no-thinking", action="store_true", help="no worked steps before answers")
-    parser.add_argument("--skip", nargs="*", default=[], choices=list(STAGES), help="stages to leave out")
+    parser.add_argument("--skip", nargs="*", default=[], choices=["pretrained", "rewarded"], help="stages to leave out")
     parser.add_argument("--chat", action="store_true", help="open a conversation at the end")
     given = parser.parse_args()
     given.out.mkdir(parents=True, exist_ok=True)
@@ -60,6 +63,8 @@ def main() -> None:
         if stage in given.skip:
             continue
         run, figures = given.out / stage, given.out / f"{stage}.json"
+        if stage == "rewarded":
+            write_rewards(given.out / "rewards.jsonl", tables["tuned"], given.rows, not given.no_thinking)
         init = [] if before is None else ["--init", str(before)]
         train(run, [*(str(given.out / text) for text in texts), *options, *init, *length])
         if not figures.exists():
@@ -79,6 +84,15 @@ def write(path: Path, *arguments: str) -> None:
         with part.open("wb") as file:
             subprocess.run([*JUMOK, "corpus", "write", *arguments], stdout=file, check=True)
         part.rename(path)
+
+
+def write_rewards(path: Path, figures: dict[str, Any], rows: int, thinking: bool) -> None:
+    """Write conversations of the training part, most of them of the weakest skills, if that was not done."""
+    if not path.exists():
+        weakest = sorted(figures, key=lambda skill: figures[skill]["right"])[:WEAKEST]
+        written = talk.write(rows, seed=1, thinking=thinking)
+        kept = [row for number, row in enumerate(written) if row["skill"] in weakest or number % OTHERS == 0]
+        path.write_text("".join(map(talk.json_line, kept)), encoding="utf-8")
 
 
 def train(run: Path, arguments: list[str]) -> None:
