@@ -47,6 +47,9 @@ CHAPTERS: Mapping[int, Mapping[str, str]] = {  # chapter -> its exercises -> the
     14: {"kv_cache": "writing"},
     15: {"cross_attention": "cross_attention", "padding_mask": "cross_attention", "masked_mean": "cross_attention"},
     18: {"bert_masking": "bert"},
+    22: {"chat_template": "conversations", "answer_mask": "conversations", "packing_mask": "conversations"},
+    23: {"dpo_loss": "rewards"},
+    24: {"advantage": "rewards", "policy_gradient": "rewards"},
 }  # fmt: skip
 
 
