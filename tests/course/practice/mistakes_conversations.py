@@ -20,8 +20,9 @@ MISTAKES = [
     ("chat_template", "not-a-list", [(LAST, 'return (*ids, role_ids["assistant"])')]),
     ("answer_mask", "end-left-out", [("if writes:", "if writes and ids[place + 1] != end:")]),
     ("answer_mask", "role-counts", [("if writes:", "if writes or ids[place + 1] == assistant:")]),
-    ("answer_mask", "not-shifted", [("        if ids[place] == assistant", "        if writes:\n            targets[place] = "
-                                     "ids[place]\n        if ids[place] == assistant"),
+    ("answer_mask", "not-shifted", [("        if ids[place] == assistant",
+                                     "        if writes:\n            targets[place] = ids[place]\n"
+                                     "        if ids[place] == assistant"),
                                     ("        if writes:\n            targets[place] = ids[place + 1]\n    return",
                                      "    return")]),
     ("answer_mask", "first-left-out", [("if writes:", "if writes and ids[place] != assistant:")]),
