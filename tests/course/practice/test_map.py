@@ -52,7 +52,7 @@ def test_the_map_shows_what_is_done_and_what_is_next(tmp_path: Path) -> None:
     drawn = (tmp_path / "map.svg").read_text(encoding="utf-8")
     assert drawn.count('class="b on"') == 1
     assert ">ch. 3 · 7–8 ✓</text>" in drawn  # both exercises on softmax
-    assert ">ch. 5 · 11, 38</text>" in drawn  # one of two on masks
+    assert ">ch. 5 · 11, 38, 43</text>" in drawn  # one of two on masks
 
 
 def test_the_folder_of_the_reader_gets_the_map(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from torch.nn import functional as F
 from jumok.course.chapters.gpt import GPT
 from jumok.course.chapters.head import causal_mask
 
-Messages = Sequence[tuple[str, str]]  # roles and contents
+Messages = Sequence[tuple[str, str]]
 
 NUMBERS = ["한", "두", "세", "네", "다섯", "여섯", "일곱", "여덟", "아홉", "열"]
 THINGS = ["사과", "귤", "공", "빵", "돌"]
@@ -119,7 +119,7 @@ def packed_rows(conversations: Sequence[tuple[list[int], list[bool]]], room: int
     """Return inputs, targets and segments of packed conversations, (B, T) each; padding has the segment -1."""
     rows = []
     for numbers in pack([len(ids) - 1 for ids, _ in conversations], room):
-        row = [], [], []  # type: tuple[list[int], list[int], list[int]]
+        row: tuple[list[int], ...] = [], [], []
         for segment, number in enumerate(numbers):
             ids, is_answer = conversations[number]
             row[0].extend(ids[:-1])

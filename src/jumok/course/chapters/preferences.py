@@ -42,7 +42,7 @@ def answer_log_probability(model: GPT, conversations: Sequence[tuple[list[int], 
     """Return the log-probability of the answers of each conversation, given all before them: (B,)."""
     ids, _ = pad_ids([ids[:-1] for ids, _ in conversations])  # (B, T)
     targets, _ = pad_ids([answer_targets(*each) for each in conversations], pad_id=-100)  # (B, T)
-    losses = F.cross_entropy(model(ids).transpose(1, 2), targets, reduction="none")  # (B, T), 0 where nothing counts
+    losses = F.cross_entropy(model(ids).transpose(1, 2), targets, reduction="none")  # (B, T)
     return -losses.sum(dim=1)
 
 

@@ -50,7 +50,7 @@ def sampled_log_probabilities(model: GPT, prompts: Tensor, answers: Tensor, end:
     written = answers.flatten(0, 1)  # (B·K, S)
     logits = model(torch.cat((before, written), dim=1)[:, :-1])[:, prompts.shape[1] - 1 :]  # (B·K, S, V)
     values = -F.cross_entropy(logits.transpose(1, 2), written, reduction="none")  # (B·K, S)
-    after = F.pad((written == end).cumsum(dim=1)[:, :-1] > 0, (1, 0))  # (B·K, S), True after the end
+    after = F.pad((written == end).cumsum(dim=1)[:, :-1] > 0, (1, 0))  # (B·K, S)
     return values.masked_fill(after, 0.0).sum(dim=1).view(answers.shape[:2])  # (B, K)
 
 
