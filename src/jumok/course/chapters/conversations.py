@@ -127,7 +127,7 @@ def packed_rows(conversations: Sequence[tuple[list[int], list[bool]]], room: int
             row[2].extend([segment] * (len(ids) - 1))
         free = room - len(row[0])
         rows.append([row[0] + [0] * free, row[1] + [-100] * free, row[2] + [-1] * free])
-    inputs, targets, segments = torch.tensor(rows).unbind(dim=1)  # (B, T) each
+    inputs, targets, segments = torch.tensor(rows).unbind(dim=1)  # (B, T)
     return inputs, targets, segments
 
 
