@@ -105,6 +105,6 @@ def policy_gradient(code: Code) -> Steps:
     own = logits.clone().requires_grad_()
     loss = require_tensor(function(own, answers, lengths, given))
     require(loss.requires_grad, "no-gradient")
-    loss.backward()  # type: ignore[no-untyped-call]
+    loss.backward()
     require(given.grad is None or not bool(given.grad.any()), "gradient-to-advantages")
     yield passed("gradient-to-logits")
