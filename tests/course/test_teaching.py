@@ -33,7 +33,7 @@ def test_each_chapter_and_each_exercise_has_its_week(name: str) -> None:
     plan = weeks(name)
     assert [int(week[0]) for week in plan] == list(range(1, 16))
     planned = [number for week in plan for number in numbers(week[1])]
-    assert sorted(planned) == list(range(25))
+    assert sorted(planned) == list(range(26))
     assert {chapter.number for chapter in chapters()} <= set(planned)
     files = [number for week in plan for number in numbers(week[2])]
     assert sorted(files) == [one.number for one in exercises()]
