@@ -510,6 +510,23 @@ def test_a_run_records_the_commit_that_it_began_with(
     assert json.loads(Path("run/config.json").read_text(encoding="utf-8"))["data"]["init"] == f"{NAME}@{commit}"
 
 
+@pytest.mark.slow
+def test_a_model_of_the_hub_learns_to_answer(server: Hub, jumok: Jumok, tmp_path: Path) -> None:
+    """And is talked to by its name, when it is on the hub in turn."""
+    rows = [[{"role": "user", "content": f"{n}?"}, {"role": "assistant", "content": f"{n}!"}] for n in range(20)]
+    Path("talk.jsonl").write_text("".join(json.dumps({"messages": row}) + "\n" for row in rows), encoding="utf-8")
+    options = ["--task", "chat", "--out", "run", "--steps", "2", "--batch-size", "1", "--device", "cpu"]
+    end = jumok("train", "talk.jsonl", "--init", NAME, *options)
+    assert end.code == 0, end.err
+    assert jumok("convert", "run", "talk", "--to", "hf").code == 0
+    server.repositories["kim/talk"] = Repository()
+    server.repositories["kim/talk"].commit_folder(Path("talk"))
+    end = jumok("chat", "hf:kim/talk", "안녕?", "--tokens", "4", "--json")
+    assert end.code == 0, end.err
+    assert json.loads(end.out)["messages"][0] == {"role": "user", "content": "안녕?"}
+    assert "kim/talk chat_template.jinja" in server.files()
+
+
 def test_a_server_names_a_model_after_the_hub(server: Hub) -> None:
     folders = RunFolders([Path(NAME)])
     assert folders.all() == {"tales": hub.folder_of(NAME)}
