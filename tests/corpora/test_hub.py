@@ -524,7 +524,7 @@ def test_a_model_of_the_hub_learns_to_answer(server: Hub, jumok: Jumok, tmp_path
     end = jumok("chat", "hf:kim/talk", "안녕?", "--tokens", "4", "--json")
     assert end.code == 0, end.err
     assert json.loads(end.out)["messages"][0] == {"role": "user", "content": "안녕?"}
-    assert "kim/talk chat_template.jinja" in server.files()
+    assert "kim/talk tokenizer_config.json" in server.files()  # with the chat template
 
 
 def test_a_server_names_a_model_after_the_hub(server: Hub) -> None:
