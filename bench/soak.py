@@ -191,12 +191,14 @@ class Job:
     """A training command, and how the run that it makes is continued after it was stopped.
 
     further: the arguments of another stage of the run in `base`, which is a copy of another job's finished run.
+    again: arguments that a resume needs, too.
     """
 
     name: str
     begin: list[str]
     base: str = ""
     further: list[str] = field(default_factory=list)
+    again: list[str] = field(default_factory=list)
 
 
 def flags(settings: dict[str, Any]) -> list[str]:
@@ -208,6 +210,8 @@ def jobs(texts: Path, finished: Path) -> list[Job]:
     """A training of every task, tokenizer and way to begin."""
     tales, table, pairs = (str(texts / name) for name in ("tales.txt", "reviews.tsv", "numbers.tsv"))
     tiny, on_top = flags(TINY), flags({key: value for key, value in TINY.items() if key not in SHAPE})
+    chat = flags({**TINY, "context_length": 64})
+    score = f"--reward={texts / 'score.py'}"
     small = flags({**TINY, "n_embd": 32, "head_dim": 8, "batch_size": 8, "context_length": 32})
     return [
         Job(name="char", begin=[tales, *tiny, "--tokenizer=char"]),
@@ -218,6 +222,12 @@ def jobs(texts: Path, finished: Path) -> list[Job]:
         Job(name="classify", begin=[table, *tiny, "--task=classify", "--text=document", "--label=label",
                                     "--tokenizer=bpe", "--vocab-size=300", "--lm-weight=1"]),
         Job(name="seq2seq", begin=[pairs, *tiny, "--task=seq2seq", "--tokenizer=char"]),
+        Job(name="chat", begin=[str(texts / "talk.jsonl"), *chat, "--task=chat", "--tokenizer=char"]),
+        Job(name="preference", begin=[str(texts / "pairs.jsonl"), *on_top, "--task=preference",
+                                      f"--init={finished / 'chat'}"]),
+        Job(name="reward", begin=[str(texts / "talk.jsonl"), *on_top, "--task=reward", f"--init={finished / 'chat'}",
+                                  score, "--prompts-per-step=4", "--answers-per-prompt=4", "--kl-weight=0.1"],
+            again=[score]),
         Job(name="init", begin=[tales, *on_top, f"--init={finished / 'char'}"]),
         Job(name="lora", begin=[tales, *on_top, f"--init={finished / 'char'}", "--lora=4"]),
         Job(name="stage", begin=[], base="char", further=["--steps=6"]),
@@ -237,6 +247,16 @@ def write_texts(folder: Path, seed: int) -> None:
     chosen = dice.sample(range(10_000), 200)
     made = ["source\ttarget", *(f"{number}\t{numbers.read_number(number)}" for number in chosen)]
     (folder / "numbers.tsv").write_text("\n".join(made) + "\n", encoding="utf-8")
+    (folder / "score.py").write_text(
+        "def reward(messages, answer):\n    return len(set(answer)) % 5\n", encoding="utf-8"
+    )
+    asked = [(f"{number} + 1?", f"{number + 1}.", f"{number}.") for number in range(1, 91)]
+    talks = [{"messages": [{"role": "user", "content": question}, {"role": "assistant", "content": right}]}
+             for question, right, _ in asked]  # fmt: skip
+    pairs = [{"prompt": question, "chosen": right, "rejected": wrong} for question, right, wrong in asked]
+    for name, written in (("talk", talks), ("pairs", pairs)):
+        lines = "".join(json.dumps(row) + "\n" for row in written)
+        (folder / f"{name}.jsonl").write_text(lines, encoding="utf-8")
 
 
 # --- what came out ----------------------------------------------------------------------------------------------------
@@ -354,7 +374,7 @@ class Soak:
         begun = (run / "config.json").is_file()
         if begun and job.base and "stages" not in RunFolder(run).read_config():
             return ["train", "--resume", *job.further, "--out", str(run)]
-        return ["train", "--resume", "--out", str(run)] if begun else self.first_command(job, run)
+        return ["train", "--resume", *job.again, "--out", str(run)] if begun else self.first_command(job, run)
 
     def resume(self, job: Job, run: Path) -> None:
         """Continue to the end, and compare with the uninterrupted run."""
