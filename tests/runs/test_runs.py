@@ -31,7 +31,7 @@ from jumok.runs.examine import examine
 from jumok.runs.folder import RunFolder
 from jumok.runs.load import read_shape
 from jumok.text import from_rows, from_string
-from jumok.tokenizers import Tokenizer, train_tokenizer
+from jumok.tokenizers import Tokenizer, train_tokenizer, with_chat
 from jumok.training.tasks import TASKS
 from jumok.training.trainer import Trainer
 
@@ -241,17 +241,30 @@ def test_what_a_killed_process_left_is_removed(run: Path) -> None:
 @pytest.mark.parametrize("task", TASKS)
 def test_what_any_task_prepares_is_an_unfinished_start(tmp_path: Path, task: str, tales: str) -> None:
     """A seq2seq start that was killed left its validation pairs, which were treated as a file of the user."""
-    rows = {"classify": [("좋아요", "1"), ("싫어요", "0")], "seq2seq": [("1", "일"), ("2", "이")]}
+    asked, right, wrong = (
+        [{"role": role, "content": said}] for role, said in (("user", "1"), ("assistant", "2"), ("assistant", "3"))
+    )
+    chat = [(json.dumps(asked + right), "", '["2"]')]
+    rows = {
+        "classify": [("좋아요", "1"), ("싫어요", "0")],
+        "seq2seq": [("1", "일"), ("2", "이")],
+        "chat": chat,
+        "preference": [tuple(map(json.dumps, (asked, right, wrong)))],
+        "reward": chat,
+    }
     kind, config = TASKS[task], TrainConfig.of({"task": task, "steps": 1})
     source: Any = from_rows(kind.config_type.columns, rows[task] * 20) if task in rows else from_string(tales)
     material = kind.material(source, None, config.val)
-    tokenizer = kind.make_tokenizer(material, "char", {})
+    made = train_tokenizer(tales, "char") if kind.config_type.needs_init else kind.make_tokenizer(material, "char", {})
+    tokenizer = with_chat(made) if kind.config_type.needs_init else kind.adapt_tokenizer(made)
     known = field_types(kind.config_type.kinds[0])
     follows = {name: value for name, value in kind.derived_fields(material, tokenizer).items() if name in known}
     model = from_dict(kind.config_type.kinds[0], {"vocab_size": tokenizer.vocab_size, "context_length": 16, **follows})
     folder = RunFolder.create(tmp_path / "run")
     with folder.lock():
-        assert kind.prepare(folder, material, tokenizer, model, config).keys() >= kind.keys
+        prepared = kind.prepare(folder, material, tokenizer, model, config)
+        later = {"reference_sha256", "reward_sha256", "baselines"} if kind.config_type.needs_init else set()
+        assert kind.keys - prepared.keys() <= later  # which follow once the model to begin with is there
     assert (folder.state / "lock").exists()
     folder.write_tokenizer(tokenizer)
     assert RunFolder.create(tmp_path / "run").path == tmp_path / "run"
