@@ -41,6 +41,8 @@ ALLOWED = {
     ("src/jumok/inference/native/build.py", "loads a library"): "built here, in a folder that nobody else enters",
     ("src/jumok/device.py", "loads a library"): "the C library that the process has loaded already",
     ("src/jumok/training/parallel.py", "pickle"): "between the processes of one run, which one person started",
+    ("docs/learn/en/11-writing.md", "pickle"): "saves a model of its own, and loads tensors only",
+    ("docs/learn/ko/11-writing.md", "pickle"): "saves a model of its own, and loads tensors only",
     ("bench/fuzz_targets.py", "pickle"): "writes a checkpoint of tensors, of which jumok reads tensors only",
     ("bench/soak.py", "runs code"): "imports modules of jumok by the names of a table in this file",
     ("bench/serving.py", "connects"): "to the server that it has started on this machine",

@@ -694,7 +694,7 @@ def test_learn_reads_a_chapter(jumok: Jumok) -> None:
 WRONG_LEARN: list[tuple[list[str], str]] = [
     (["causal-maks"], "there is no chapter 'causal-maks'"),
     (["causal-maks"], "Did you mean 'causal-mask'?"),
-    (["99"], "there is no chapter 99; there are chapters 0 to 21"),
+    (["99"], "there is no chapter 99; there are chapters 0 to 25"),
     (["laddr"], "Did you mean 'ladder'?"),
     (["4", "tales.txt"], "tales.txt"),
     (["4", "--lang", "fr"], "'fr' is not one of 'ko', 'en'"),

