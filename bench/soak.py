@@ -299,8 +299,11 @@ def require_same(run: Path, reference: Path) -> None:
 
 
 def newest_step(run: Path) -> int:
-    """The step of the newest training state; -1 without one. Raises Failure if a state is damaged."""
-    if not (run / "state").is_dir():
+    """The step of the newest training state; -1 without one, or before config.json makes the folder a run.
+
+    Raises Failure if a state is damaged.
+    """
+    if not (run / "config.json").is_file() or not (run / "state").is_dir():
         return -1
     state, damaged = RunFolder(run).checkpoints.newest()
     if damaged:
