@@ -6,7 +6,8 @@
 Pretraining on `stories` and `talk` as plain text, then conversations (SFT), then rewards for right answers, most of
 them to questions of the weakest skills: `jumok train`, for so many minutes (or --steps) each. After each stage the
 table of skills is printed: the share of right answers to questions of the test part of `talk`, whose names, numbers and
-words were not in training. A stage that was stopped goes on, and one that has ended is not repeated.
+words were not in training. Which skills are the weakest is read from that table, so the choice knows of the test
+part, though no question of it is trained on. A stage that was stopped goes on, and one that has ended is not repeated.
 """
 
 from __future__ import annotations

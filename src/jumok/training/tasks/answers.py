@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,6 +18,8 @@ from jumok.files import sha256_of
 from jumok.models.gpt import GPT
 from jumok.models.losses import IGNORED
 from jumok.tokenizers import Tokenizer
+from jumok.training.tasks.material import Material
+from jumok.training.tasks.task import Task
 
 REFERENCE = "reference.safetensors"  # in state/: what follows from the model that a run began with
 
@@ -68,19 +70,32 @@ def answer_log_probabilities(model: GPT, inputs: Tensor, targets: Tensor, temper
     return losses.new_zeros(targets.shape).masked_scatter(targets != IGNORED, -losses)
 
 
-def require_answering_tokenizer(tokenizer: Tokenizer, task: str) -> Tokenizer:
-    """Return the tokenizer of a model to begin with.
+class JudgesAnswers(Task[GPT]):
+    """What the tasks that begin with a model that answers, and compare it with the model as it was, have in common."""
 
-    Raises:
-        ConfigError: the model has no chat template.
-    """
-    if tokenizer.chat is None:
-        raise ConfigError(
-            "task {task} begins with a model that holds conversations, and this one has no chat template. Train it "
-            "with conversations first: jumok train talk.jsonl --task chat --init RUN",
-            task=task,
-        )
-    return tokenizer
+    most_dropout = 0.0  # neither the reference nor the answers are computed with it
+    least_steps = 50
+    one_process = True
+
+    @classmethod
+    def make_tokenizer(cls, material: Material, kind: str, options: Mapping[str, Any]) -> Tokenizer:
+        """Never called: the run begins with a model and its tokenizer."""
+        raise NotImplementedError
+
+    @classmethod
+    def adapt_tokenizer(cls, tokenizer: Tokenizer) -> Tokenizer:
+        """Return the tokenizer of the model to begin with.
+
+        Raises:
+            ConfigError: the model has no chat template.
+        """
+        if tokenizer.chat is None:
+            raise ConfigError(
+                "task {task} begins with a model that holds conversations, and this one has no chat template. Train it "
+                "with conversations first: jumok train talk.jsonl --task chat --init RUN",
+                task=cls.config_type.name,
+            )
+        return tokenizer
 
 
 def require_reference(path: Path, sha256: str) -> None:

@@ -42,9 +42,9 @@ from jumok.training.tasks.answers import (
     REFERENCE,
     Answered,
     AnsweredRows,
+    JudgesAnswers,
     answer_log_probabilities,
     answered,
-    require_answering_tokenizer,
     require_reference,
 )
 from jumok.training.tasks.chat import Chat
@@ -68,7 +68,7 @@ def preference_losses(policy: Tensor, reference: Tensor, beta: float) -> tuple[T
     return -F.logsigmoid(margins), margins
 
 
-class Preference(TableTask[GPT]):
+class Preference(JudgesAnswers, TableTask[GPT]):
     """Prefer one answer to another one."""
 
     config_type = PreferenceConfig
@@ -83,9 +83,6 @@ class Preference(TableTask[GPT]):
     goal = Goal(figure="accuracy", unit=message("a share of pairs"), best=1.0)
     loss_label = "nats/pair"
     drawn_beside = message("accuracy")
-    most_dropout = 0.0  # the reference was computed without
-    least_steps = 50
-    one_process = True
 
     def __init__(
         self, folder: RunFolder, data: Mapping[str, Any], tokenizer: Tokenizer, model: ModelConfig, config: TrainConfig
@@ -103,16 +100,6 @@ class Preference(TableTask[GPT]):
         self.reference: Mapping[str, Tensor] = {}  # (pairs, 2) each, of the parts "train" and "val"
 
     # --- before the run -----------------------------------------------------------------------------------------------
-
-    @classmethod
-    def make_tokenizer(cls, material: Material, kind: str, options: Mapping[str, Any]) -> Tokenizer:
-        """Never called: the run begins with a model and its tokenizer."""
-        raise NotImplementedError
-
-    @classmethod
-    def adapt_tokenizer(cls, tokenizer: Tokenizer) -> Tokenizer:
-        """Return the tokenizer, which must have a chat template."""
-        return require_answering_tokenizer(tokenizer, cls.config_type.name)
 
     @classmethod
     def derived_fields(

@@ -46,9 +46,9 @@ from jumok.training.tasks.answers import (
     REFERENCE,
     Answered,
     AnsweredRows,
+    JudgesAnswers,
     answer_log_probabilities,
     answered,
-    require_answering_tokenizer,
     require_reference,
 )
 from jumok.training.tasks.chat import HELD_OUT, Chat
@@ -75,7 +75,7 @@ def divergences(policy: Tensor, reference: Tensor) -> Tensor:
     return ratio.exp() - ratio - 1
 
 
-class Reward(Chat):
+class Reward(JudgesAnswers, Chat):
     """Write answers, and make those with a higher reward likelier."""
 
     config_type: ClassVar[type[TaskConfig]] = RewardConfig
@@ -86,9 +86,6 @@ class Reward(Chat):
     }
     goal = Goal(figure="reward", unit=message("a mean reward"), best=1.0)
     loss_label = message("1 - reward")
-    most_dropout = 0.0  # the answers are written without
-    least_steps = 50
-    one_process = True
     fixed_shapes = False
     learns_from_answers = True
 
@@ -114,16 +111,6 @@ class Reward(Chat):
         self.figures: dict[str, float] = {}  # of the answers of this step
 
     # --- before the run -----------------------------------------------------------------------------------------------
-
-    @classmethod
-    def make_tokenizer(cls, material: Material, kind: str, options: Mapping[str, Any]) -> Tokenizer:
-        """Never called: the run begins with a model and its tokenizer."""
-        raise NotImplementedError
-
-    @classmethod
-    def adapt_tokenizer(cls, tokenizer: Tokenizer) -> Tokenizer:
-        """Return the tokenizer, which must have a chat template."""
-        return require_answering_tokenizer(tokenizer, cls.config_type.name)
 
     @classmethod
     def prepare(
