@@ -9,15 +9,11 @@ import errno
 import hashlib
 import json
 import os
-import shutil
 import stat
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
-
-from platformdirs import user_cache_path
 
 from jumok.errors import ConfigError, JumokError
 from jumok.memory import bytes_of
@@ -26,8 +22,11 @@ from jumok.messages import tr
 
 def cache_folder() -> Path:
     """Return the folder for downloads: $JUMOK_CACHE, or the cache folder of the platform."""
-    chosen = os.environ.get("JUMOK_CACHE")
-    return Path(chosen) if chosen else user_cache_path("jumok")
+    if chosen := os.environ.get("JUMOK_CACHE"):
+        return Path(chosen)
+    from platformdirs import user_cache_path  # slow to import, as others below
+
+    return user_cache_path("jumok")
 
 
 def private_folder(path: Path) -> Path:
@@ -81,6 +80,8 @@ def atomic_path(path: Path) -> Iterator[Path]:
     After an error or a kill, `path` has its old content, or all of the new one if flushing the folder has failed. The
     temporary file is removed, except after a kill. Its name begins with a dot and ends in .tmp.
     """
+    import tempfile
+
     handle, name = tempfile.mkstemp(prefix=f".{path.name}-", suffix=".tmp", dir=path.parent)
     os.close(handle)
     temporary = Path(name)
@@ -102,6 +103,9 @@ def atomic_folder(path: Path) -> Iterator[Path]:
     is moved back. A kill between the two renames leaves nothing at `path`; both folders are then complete, as `new` and
     `old` in a folder whose name begins with a dot and ends in .tmp.
     """
+    import shutil
+    import tempfile
+
     temporary = Path(tempfile.mkdtemp(prefix=f".{path.name}-", suffix=".tmp", dir=path.parent))
     new, old = temporary / "new", temporary / "old"
     try:
@@ -128,6 +132,8 @@ def copy_or_link(source: Path, target: Path) -> None:
     try:
         os.link(source, target)
     except OSError:
+        import shutil
+
         shutil.copyfile(source, target)
 
 
@@ -162,7 +168,7 @@ def locked(path: Path, *, wait: bool = False) -> Iterator[None]:
         LockHeld: the lock is already held, and `wait` is false.
         OSError: the file cannot be created.
     """
-    from filelock import FileLock, Timeout  # slow to import
+    from filelock import FileLock, Timeout
 
     lock = FileLock(path, thread_local=False)  # another thread may release it
     try:
@@ -182,7 +188,7 @@ def is_locked(path: Path) -> bool:
 
     The lock is taken for a moment, which `locked` waits for.
     """
-    from filelock import FileLock, Timeout  # slow to import
+    from filelock import FileLock, Timeout
 
     if not path.is_file():
         return False
@@ -243,6 +249,8 @@ def space(path: Path, needed: int = 0) -> str:
     Args:
         needed: bytes that are needed; 0 if unknown.
     """
+    import shutil
+
     there = next(folder for folder in (path, *path.absolute().parents) if folder.is_dir())
     free = shutil.disk_usage(there).free / 1e6
     if not needed:

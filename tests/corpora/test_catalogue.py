@@ -15,9 +15,9 @@ from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
+import platformdirs
 import pytest
 
-from jumok import files
 from jumok.corpora import catalogue
 from jumok.errors import CorpusError
 
@@ -183,7 +183,7 @@ def test_the_default_place_is_the_platforms_cache(
     fetch: Fetch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("JUMOK_CACHE")
-    monkeypatch.setattr(files, "user_cache_path", lambda name: tmp_path / name)
+    monkeypatch.setattr(platformdirs, "user_cache_path", lambda name: tmp_path / name)
     assert fetch(cache_dir=None) == tmp_path / "jumok" / "corpora" / "novels" / "novels.txt"
 
 

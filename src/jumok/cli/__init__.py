@@ -1,4 +1,4 @@
-"""The command line: `jumok VERB`. Verbs import heavy libraries when they run, so that `--help` is fast.
+"""The command line: `jumok VERB`. Only the module of that verb is imported, and heavy libraries when it runs.
 
 Results go to stdout: generated text, figures, and with --json a JSON object as the last line. Progress and notices go
 to stderr. Exit codes: 0 done, 1 failed, 2 wrong use, 130 interrupted (the training state is saved).
@@ -6,29 +6,16 @@ to stderr. Exit codes: 0 done, 1 failed, 2 wrong use, 130 interrupted (the train
 
 from __future__ import annotations
 
+import importlib
 import io
 import os
 import signal
 import sys
 import warnings
+from collections.abc import Iterator, Mapping
 
 import click
 
-from jumok.cli import (
-    bench,
-    chat,
-    convert,
-    corpus,
-    doctor,
-    evaluate,
-    generate,
-    learn,
-    predict,
-    serve,
-    share,
-    train,
-    view,
-)
 from jumok.cli.commands import Group
 from jumok.cli.console.help import translate_click
 from jumok.cli.console.output import print_json, say
@@ -38,8 +25,31 @@ from jumok.memory import bytes_of, free_memory, is_out_of_memory
 from jumok.messages import speaking, tr, users_language
 from jumok.version import __version__
 
+VERBS = (
+    "bench", "chat", "convert", "corpus", "doctor", "evaluate", "generate", "learn", "predict", "serve", "share",
+    "train", "view",
+)  # fmt: skip
 
-@click.group(cls=Group, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+
+class _Verbs(Mapping[str, click.Command]):
+    """The verbs by name; each stands in the module of its name, which is imported when the verb is looked up."""
+
+    def __getitem__(self, name: str) -> click.Command:
+        if name not in VERBS:
+            raise KeyError(name)
+        verb: click.Command = getattr(importlib.import_module(f"jumok.cli.{name}"), name)
+        return verb
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(VERBS)
+
+    def __len__(self) -> int:
+        return len(VERBS)
+
+
+@click.group(
+    cls=Group, commands=_Verbs(), context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110}
+)
 @click.version_option(__version__, prog_name="jumok")
 def app() -> None:
     """주목: train a Transformer on Korean text, generate text with it, and look inside it.
@@ -51,24 +61,6 @@ def app() -> None:
       jumok evaluate runs/novel other.txt
       jumok view runs/novel "그날 밤" --open
     """
-
-
-for verb in (
-    train.train,
-    generate.generate,
-    chat.chat,
-    evaluate.evaluate,
-    predict.predict,
-    view.view,
-    serve.serve,
-    learn.learn,
-    convert.convert,
-    share.share,
-    corpus.corpus,
-    bench.bench,
-    doctor.doctor,
-):
-    app.add_command(verb)
 
 
 def main() -> None:
@@ -133,7 +125,7 @@ def _run() -> int:
 
 def _out_of_memory(error: Exception) -> str:
     """Return the message for memory that ran out in spite of all checks: during which verb, and what to reduce."""
-    verb = next((word for word in sys.argv[1:] if word in app.commands), "")
+    verb = next((word for word in sys.argv[1:] if word in VERBS), "")
     if verb == "train":
         remedy = tr("Use a smaller {--batch-size}, {--context-length} or {--size}, or {--recompute}.")
     else:

@@ -8,44 +8,71 @@ line, TOML files, the arguments of `jumok.train` and config.json are derived fro
 
 from __future__ import annotations
 
-from jumok.config._bert import BERTConfig
-from jumok.config._encoder_decoder import EncoderDecoderConfig
-from jumok.config._fields import (
-    field_choices,
-    field_types,
-    fields_that_may_change,
-    from_dict,
-    require_choice,
-    require_range,
-    require_setting,
-    require_type,
-    to_dict,
-    validate,
-)
-from jumok.config._gpt import GPTConfig, RopeScaling, RungConfig
-from jumok.config._model import Activation, BlockConfig, Frame, GenerationRules, ModelConfig, PoolingKind
-from jumok.config._resolve import SIZES, default_cases, named_settings, other_task, resolve
-from jumok.config._size import (
-    count_cached,
-    count_constants,
-    count_kept,
-    count_parameters,
-    matrices,
-    stacks,
-)
-from jumok.config._tasks import (
-    TASK_CONFIGS,
-    ChatConfig,
-    ClassifyConfig,
-    LMConfig,
-    MLMConfig,
-    PreferenceConfig,
-    RewardConfig,
-    Seq2SeqConfig,
-    TaskConfig,
-)
-from jumok.config._training import SHARED_DEFAULTS, Attention, Precision, TrainConfig, task_fields
-from jumok.config._variant import GPTVariantConfig
+from typing import TYPE_CHECKING
+
+from jumok.lazy import lazily
+
+if TYPE_CHECKING:
+    from jumok.config._bert import BERTConfig
+    from jumok.config._encoder_decoder import EncoderDecoderConfig
+    from jumok.config._fields import (
+        field_choices,
+        field_types,
+        fields_that_may_change,
+        from_dict,
+        require_choice,
+        require_range,
+        require_setting,
+        require_type,
+        to_dict,
+        validate,
+    )
+    from jumok.config._gpt import GPTConfig, RopeScaling, RungConfig
+    from jumok.config._model import Activation, BlockConfig, Frame, GenerationRules, ModelConfig, PoolingKind
+    from jumok.config._resolve import SIZES, default_cases, named_settings, other_task, resolve
+    from jumok.config._size import (
+        count_cached,
+        count_constants,
+        count_kept,
+        count_parameters,
+        matrices,
+        stacks,
+    )
+    from jumok.config._tasks import (
+        TASK_CONFIGS,
+        ChatConfig,
+        ClassifyConfig,
+        LMConfig,
+        MLMConfig,
+        PreferenceConfig,
+        RewardConfig,
+        Seq2SeqConfig,
+        TaskConfig,
+    )
+    from jumok.config._training import SHARED_DEFAULTS, Attention, Precision, TrainConfig, task_fields
+    from jumok.config._variant import GPTVariantConfig
+else:
+    __getattr__ = lazily(
+        __name__,
+        {
+            "_bert": "BERTConfig",
+            "_encoder_decoder": "EncoderDecoderConfig",
+            "_fields": (
+                "field_choices field_types fields_that_may_change from_dict require_choice require_range "
+                "require_setting require_type to_dict validate"
+            ),
+            "_gpt": "GPTConfig RopeScaling RungConfig",
+            "_model": "Activation BlockConfig Frame GenerationRules ModelConfig PoolingKind",
+            "_resolve": "SIZES default_cases named_settings other_task resolve",
+            "_size": "count_cached count_constants count_kept count_parameters matrices stacks",
+            "_tasks": (
+                "TASK_CONFIGS ChatConfig ClassifyConfig LMConfig MLMConfig PreferenceConfig RewardConfig "
+                "Seq2SeqConfig TaskConfig"
+            ),
+            "_training": "SHARED_DEFAULTS Attention Precision TrainConfig task_fields",
+            "_variant": "GPTVariantConfig",
+        },
+    )
 
 __all__ = [
     "SHARED_DEFAULTS",

@@ -12,14 +12,12 @@ from __future__ import annotations
 import errno
 import os
 import re
-import shutil
 import sys
 from contextvars import ContextVar
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from jumok.config.huggingface import our_config, read_json
 from jumok.errors import JumokError, RunError
 from jumok.files import parse_json, sha256_of, space
 from jumok.messages import shell, tr
@@ -104,9 +102,13 @@ def _wrong_name(given: str) -> RunError:
 def _fetch(repo: str, revision: str) -> Path:
     """Return the folder of a model in the cache, with all files of the newest commit of the revision."""
     os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")  # with it the hub is also asked for a list of AI agents
+    import shutil
+
     import huggingface_hub as hub
     from huggingface_hub.utils import logging
     from huggingface_hub.utils.tqdm import disable_progress_bars
+
+    from jumok.config.huggingface import our_config, read_json
 
     if quiet.get():
         disable_progress_bars()

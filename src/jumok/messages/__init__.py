@@ -12,17 +12,14 @@ that of JUMOK_LANG or the locale. `speaking` sets another one for a block, as th
 
 from __future__ import annotations
 
-import difflib
 import os
 import re
 import shlex
-import subprocess
-import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache
-from importlib import resources
+from pathlib import Path
 from typing import Literal, get_args
 
 Language = Literal["en", "ko"]
@@ -70,6 +67,8 @@ def did_you_mean(given: str, known: Iterable[str], *, clause: bool = False) -> s
 
 def closest(given: str, known: Iterable[str]) -> str | None:
     """Return the known word that is closest to `given`; None if none is close."""
+    import difflib  # slow to import, as others below
+
     return next(iter(difflib.get_close_matches(given, list(known), n=1)), None)
 
 
@@ -127,6 +126,8 @@ def _quoted(word: str) -> str:
     if re.fullmatch(r"[\w@%+=:,./-]+", word) and word.isprintable():
         return word
     if os.name == "nt":
+        import subprocess
+
         return subprocess.list2cmdline([word])
     if word.isprintable():
         return shlex.quote(word)
@@ -141,4 +142,6 @@ def _octal(character: str) -> str:
 @cache
 def catalogue() -> Mapping[str, str]:
     """Return the Korean templates by their English ones."""
-    return tomllib.loads(resources.files(__name__).joinpath("ko.toml").read_text(encoding="utf-8"))
+    import tomllib
+
+    return tomllib.loads(Path(__file__).with_name("ko.toml").read_text(encoding="utf-8"))

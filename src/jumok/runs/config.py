@@ -6,13 +6,16 @@ import json
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from jumok.config import ModelConfig, TrainConfig, from_dict, to_dict
+from jumok.config import ModelConfig, from_dict, to_dict
 from jumok.config.features import KINDS, kind_of
 from jumok.errors import ConfigError, RunError
 from jumok.files import parse_json, write_atomic
 from jumok.tokenizers import Tokenizer
+
+if TYPE_CHECKING:
+    from jumok.config import TrainConfig
 
 FORMAT = 1
 # Of what a config.json has; each may be missing, and values and most parts null. No name: the part itself.
@@ -151,4 +154,6 @@ def training_of(recorded: Mapping[str, Any]) -> TrainConfig:
     Raises:
         ConfigError: a setting is wrong or missing.
     """
+    from jumok.config import TrainConfig  # generating needs none
+
     return TrainConfig.of({name: value for name, value in recorded.items() if name != "planned_tokens"})

@@ -14,7 +14,6 @@ from __future__ import annotations
 import atexit
 import json
 import re
-import subprocess
 import sys
 import threading
 from collections.abc import Iterable, Mapping, Sequence
@@ -22,7 +21,7 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -31,6 +30,9 @@ from jumok.messages import tr
 from jumok.tokenizers._pipeline import require_utf8
 from jumok.tokenizers._turns import ASSISTANT, TEMPLATE, USER, Message, Turns, find_turns, own_turns
 from tokenizers import Tokenizer as HFTokenizer
+
+if TYPE_CHECKING:
+    import subprocess
 
 LARGEST_TEMPLATE = 500_000  # characters; published ones have up to 30,000
 OPEN, CLOSE, ANY = "\ufdd0", "\ufdd1", "\ufdd2"  # no characters, and never in a text: for use inside a program
@@ -308,6 +310,8 @@ class _TemplateProcess:
         return str(found["text"])
 
     def _start(self) -> None:
+        import subprocess  # few templates need the process
+
         self._process = subprocess.Popen(
             [sys.executable, "-P", str(Path(__file__).with_name("_template_process.py"))],
             stdin=subprocess.PIPE,

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,10 +20,12 @@ from jumok.files import make_folder, write_atomic
 from jumok.text.boundaries import last_fresh_start, recut, slices
 from jumok.text.hangul import nfc, nfd
 from jumok.tokenizers import _pipeline
-from jumok.tokenizers._chat import LARGEST_TEMPLATE, ChatTemplate
 from jumok.tokenizers._stream import ByteStream, Stream, WindowStream
 from tokenizers import Tokenizer as HFTokenizer
 from tokenizers import decoders
+
+if TYPE_CHECKING:
+    from jumok.tokenizers._chat import ChatTemplate
 
 Ids = NDArray[Any]  # integers, (tokens,); a tokenizer returns Tokenizer.dtype
 
@@ -186,6 +188,8 @@ class Tokenizer:
                 "this tokenizer has the chat templates {names}, and none with the name 'default'; name one so.",
                 names=", ".join(sorted(self.chat_templates)),
             )
+        from jumok.tokenizers._chat import ChatTemplate  # most models hold no conversations
+
         return ChatTemplate(self.chat_templates["default"], self._json, self.roles)
 
     def read_chat_templates(self, given: object) -> None:
@@ -196,6 +200,8 @@ class Tokenizer:
         """
         if given is None:
             return
+        from jumok.tokenizers._chat import LARGEST_TEMPLATE
+
         named = {"default": given} if isinstance(given, str) else given
         if isinstance(named, list) and all(isinstance(one, dict) for one in named):
             named = {one.get("name"): one.get("template") for one in named}
