@@ -203,7 +203,7 @@ def python(code: str) -> str:
 
 def test_help_is_cheap() -> None:
     """`jumok --help` answers at once: nothing that takes long to import."""
-    heavy = ["torch", "numpy", "tokenizers", "safetensors", "matplotlib", "rich", "transformers", "fastapi"]
+    heavy = ["torch", "numpy", "tokenizers", "safetensors", "matplotlib", "rich", "transformers", "starlette"]
     verbs = ([], ["train"], ["generate"], ["learn"], ["corpus"], ["serve"])
     out = python(
         "import sys\n"

@@ -17,8 +17,8 @@ import httpx2
 import openai
 import pytest
 import torch
-from fastapi import FastAPI
 from served_runs import random_model, running, until
+from starlette.applications import Starlette
 from torch import nn
 
 import jumok
@@ -97,7 +97,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 
 
 @contextmanager
-def serving(app: FastAPI) -> Iterator[str]:
+def serving(app: Starlette) -> Iterator[str]:
     """The application behind its server: the address of the API."""
     with running(app) as server:
         yield f"http://127.0.0.1:{server.port}"
@@ -579,10 +579,19 @@ def test_what_is_ignored(post: Callable[..., httpx2.Response]) -> None:
     assert post("/v1/chat/completions", chat).status_code == 200
 
 
-def test_a_body_that_is_not_called_json(post: Callable[..., httpx2.Response]) -> None:
-    answer = post("/v1/completions", content=json.dumps(GOOD["/v1/completions"]))
+@pytest.mark.parametrize("kind", [None, "text/plain", "application/jsonp", "text/json", "multipart/form-data"])
+def test_a_body_that_is_not_called_json(post: Callable[..., httpx2.Response], kind: str | None) -> None:
+    """Forms of other sites can send bodies of some types without asking the server first."""
+    headers = {} if kind is None else {"Content-Type": kind}
+    answer = post("/v1/tokenize", content=json.dumps(GOOD["/v1/tokenize"]), headers=headers)
     assert answer.status_code == 400
     assert "Content-Type: application/json" in answer.json()["error"]["message"]
+
+
+@pytest.mark.parametrize("kind", ["application/json; charset=utf-8", "Application/JSON", "application/vnd.a+json"])
+def test_a_body_that_is_called_json(post: Callable[..., httpx2.Response], kind: str) -> None:
+    answer = post("/v1/tokenize", content=json.dumps(GOOD["/v1/tokenize"]), headers={"Content-Type": kind})
+    assert answer.status_code == 200
 
 
 def test_an_error_with_half_a_surrogate_pair_is_readable() -> None:

@@ -11,8 +11,8 @@ from typing import Any
 
 import httpx2
 import pytest
-from fastapi.testclient import TestClient
 from served_runs import log, random_model, run_folder, step, until
+from starlette.testclient import TestClient
 
 import jumok
 from jumok.config import GPTConfig

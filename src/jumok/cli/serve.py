@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from jumok.serve.served_models import ServedModels
 
 DEFAULT_RUNS = Path("runs")
-PACKAGES = {"fastapi": "fastapi", "uvicorn": "uvicorn", "prometheus_client": "prometheus-client"}
+PACKAGES = ("starlette", "pydantic", "uvicorn")
 # The path of an example for each task, and its body; `chat` is for all models that answer.
 EXAMPLES: dict[str, tuple[str, dict[str, object]]] = {
     "lm": ("/v1/completions", {"prompt": "그날 밤", "max_tokens": 50}),
@@ -134,7 +134,7 @@ def serve(
 
 
 def _require_packages() -> None:
-    missing = [name for module, name in PACKAGES.items() if importlib.util.find_spec(module) is None]
+    missing = [name for name in PACKAGES if importlib.util.find_spec(name) is None]
     if missing:
         raise ServeError(
             "a server needs packages that are not installed ({names}). Install them with: pip install 'jumok[serve]'",

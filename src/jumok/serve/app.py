@@ -1,4 +1,4 @@
-"""The application of a server and its routes."""
+"""The application of a server: its routes, and the endpoints behind them."""
 
 from __future__ import annotations
 
@@ -6,14 +6,17 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
-from fastapi import APIRouter, FastAPI
-from fastapi.responses import PlainTextResponse, Response
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Route
 
 from jumok.serve import chat, completions, task_endpoints
-from jumok.serve.desk.routes import desk_routes
-from jumok.serve.errors import add_handlers
+from jumok.serve.desk.routes import desk_operations
+from jumok.serve.errors import HANDLERS
 from jumok.serve.metrics import CONTENT_TYPE, Metrics
 from jumok.serve.middleware import OWN
+from jumok.serve.openapi import Operation, describe
 from jumok.serve.page import page_endpoint
 from jumok.serve.replies import HTML, JSON, CancellableResponse, Reply, Threads, json_response
 from jumok.serve.run_folders import RunFolders
@@ -22,7 +25,6 @@ from jumok.serve.schemas import (
     ClassifyBody,
     CompletionBody,
     EmbeddingBody,
-    ErrorBody,
     FillMaskBody,
     ModelBody,
     PageBody,
@@ -31,57 +33,45 @@ from jumok.serve.schemas import (
 from jumok.serve.served_models import ServedModel, ServedModels
 from jumok.serve.settings import ServeSettings
 from jumok.serve.text_responses import copies, send_texts, service_of
-from jumok.version import __version__
 
 B = TypeVar("B", bound=ModelBody)
 PROMPTS = 8  # requests whose prompts are encoded at a time
-ERRORS: dict[int | str, dict[str, Any]] = {"4XX": {"model": ErrorBody}, "5XX": {"model": ErrorBody}}
-STREAM: dict[int | str, dict[str, Any]] = {200: {"content": {"application/json": {}, "text/event-stream": {}}}}
 
 
 def create_app(
     models: ServedModels, settings: ServeSettings, metrics: Metrics | None = None, folders: RunFolders | None = None
-) -> FastAPI:
+) -> Starlette:
     """Return the application of a server: the endpoints, without the limits of `jumok.serve.middleware`.
 
     Args:
         models: stays with the caller, who closes it. metrics: None: new ones.
         folders: what the page shows; None: without a page.
     """
-    app = FastAPI(title="jumok", version=__version__, docs_url=None, redoc_url=None)  # those load scripts from a CDN
-    router = APIRouter(responses=ERRORS)
     api = Endpoints(models, settings, metrics or Metrics(models.counts))
-    for path, endpoint in (
-        ("/v1/models", api.list_models),
-        ("/v1/models/{name:path}", api.one_model),
-        ("/healthz", api.health),
-        ("/metrics", api.figures),
-    ):
-        router.add_api_route(path, endpoint, methods=["GET"], response_model=None)
-    for path, write_endpoint in (("/v1/completions", api.complete), ("/v1/chat/completions", api.chat)):
-        router.add_api_route(path, write_endpoint, methods=["POST"], response_model=None, responses=STREAM)
-    readers: dict[str, Callable[..., Awaitable[Response]]] = {
-        "embeddings": api.reader(task_endpoints.embed, EmbeddingBody),
-        "classify": api.reader(task_endpoints.classify, ClassifyBody),
-        "fill-mask": api.reader(task_endpoints.fill, FillMaskBody),
-        "tokenize": api.reader(task_endpoints.tokenize, TokenizeBody),
-    }
-    for name, read_endpoint in readers.items():
-        router.add_api_route(f"/v1/{name}", read_endpoint, name=name, methods=["POST"], response_model=None)
-    app.include_router(router)
-    if folders is not None:
-        own = APIRouter(prefix=OWN.rstrip("/"))  # serves the page of this version
-        view = api.reader(task_endpoints.view_page, PageBody, HTML)
-        own.add_api_route("/view", view, methods=["POST"], response_model=None)
+    operations = [
+        Operation("GET", "/v1/models", api.list_models),
+        Operation("GET", "/v1/models/{name:path}", api.one_model),
+        Operation("GET", "/healthz", api.health),
+        Operation("GET", "/metrics", api.figures),
+        Operation("POST", "/v1/completions", api.complete, CompletionBody, streams=True),
+        Operation("POST", "/v1/chat/completions", api.chat, ChatBody, streams=True),
+        Operation("POST", "/v1/embeddings", api.reader(task_endpoints.embed), EmbeddingBody),
+        Operation("POST", "/v1/classify", api.reader(task_endpoints.classify), ClassifyBody),
+        Operation("POST", "/v1/fill-mask", api.reader(task_endpoints.fill), FillMaskBody),
+        Operation("POST", "/v1/tokenize", api.reader(task_endpoints.tokenize), TokenizeBody),
+    ]
+
+    async def openapi(request: Request) -> Response:
+        return json_response(describe(operations))
+
+    routes = [*(one.route for one in operations), Route("/openapi.json", openapi)]
+    if folders is not None:  # what its own page asks for, which no document describes
+        pages = [Operation("POST", f"{OWN}view", api.reader(task_endpoints.view_page, HTML), PageBody)]
         if settings.share:
-            share = api.reader(task_endpoints.share_page, ModelBody, HTML)
-            own.add_api_route("/share", share, methods=["POST"], response_model=None)
-        app.include_router(own, include_in_schema=False)
-        app.include_router(desk_routes(folders, settings), include_in_schema=False)
-        page = page_endpoint(settings)
-        app.add_api_route("/", page, methods=["GET", "HEAD"], response_model=None, include_in_schema=False)
-    add_handlers(app)
-    return app
+            pages.append(Operation("POST", f"{OWN}share", api.reader(task_endpoints.share_page, HTML), ModelBody))
+        own = [*pages, *desk_operations(folders, settings)]
+        routes += [*(one.route for one in own), Route("/", page_endpoint(settings))]
+    return Starlette(routes=routes, exception_handlers=HANDLERS)
 
 
 class Endpoints:
@@ -92,20 +82,20 @@ class Endpoints:
         self._prompts = Threads(PROMPTS)
         self._alone = Threads(1, max(1, settings.waiting))
 
-    async def list_models(self) -> Response:
+    async def list_models(self, request: Request) -> Response:
         """List all models, loaded or not."""
         found = await self._prompts.run(lambda: [self._about(name) for name in self._models.names()])
         return json_response({"object": "list", "data": found})
 
-    async def one_model(self, name: str) -> Response:
+    async def one_model(self, request: Request) -> Response:
         """Describe a model."""
-        return json_response(self._about(name))
+        return json_response(self._about(request.path_params["name"]))
 
-    async def health(self) -> Response:
+    async def health(self, request: Request) -> Response:
         """Tell that the server answers."""
         return json_response({"status": "ok"})
 
-    async def figures(self) -> Response:
+    async def figures(self, request: Request) -> Response:
         """Return the figures for Prometheus."""
         return PlainTextResponse(self._metrics.text(), media_type=CONTENT_TYPE)
 
@@ -140,9 +130,9 @@ class Endpoints:
         return CancellableResponse(make, self._settings.timeout)
 
     def reader(
-        self, function: Callable[[ServedModel, B, ServeSettings], str], kind: type[B], media_type: str = JSON
+        self, function: Callable[[ServedModel, B, ServeSettings], str], media_type: str = JSON
     ) -> Callable[[B], Awaitable[Response]]:
-        """Return the endpoint of a function that runs a model once. kind: of its bodies."""
+        """Return the endpoint of a function that runs a model once."""
 
         async def endpoint(body: B) -> Response:
             async def make(reply: Reply) -> None:
@@ -152,7 +142,7 @@ class Endpoints:
 
             return CancellableResponse(make, self._settings.timeout)
 
-        endpoint.__annotations__["body"] = kind  # from which FastAPI knows how to read it
+        endpoint.__doc__ = function.__doc__
         return endpoint
 
     def _about(self, name: str) -> dict[str, Any]:

@@ -7,10 +7,11 @@ import logging
 import reprlib
 from typing import Any
 
-from fastapi import FastAPI, HTTPException, Request
-from fastapi.exceptions import RequestValidationError
-from fastapi.responses import Response
-from starlette.exceptions import HTTPException as StarletteHTTPException
+from pydantic import ValidationError
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import ExceptionHandler
 
 from jumok.errors import JumokError, RunError, ServeError
 from jumok.inference.requests import Overloaded
@@ -87,7 +88,7 @@ def api_error(error: BaseException) -> APIError:
             return APIError("the model cannot be loaded; the log of the server says why.", status=500, param="model")
         case JumokError():
             return APIError(str(error))
-        case StarletteHTTPException():
+        case HTTPException():
             code = "method_not_allowed" if error.status_code == 405 else None
             return APIError(str(error.detail), status=error.status_code, code=code, headers=dict(error.headers or {}))
     log.error("an error in the server", exc_info=error)
@@ -99,27 +100,30 @@ def error_response(error: APIError) -> Response:
     return Response(error.content, error.status_code, error.headers, media_type="application/json")
 
 
-def validation_error(error: RequestValidationError) -> APIError:
+def validation_error(error: ValidationError) -> APIError:
     """Return one sentence about one of the mistakes that pydantic found: the one that is deepest in the body.
 
     Of a field that may be one thing or another pydantic tells what each of them lacks; the deepest fits best.
     """
-    first = max(error.errors(), key=lambda mistake: len(mistake["loc"]))
-    where = [part for part in first["loc"][1:] if not _is_type(part)]
+    first = max(error.errors(include_url=False), key=lambda mistake: len(mistake["loc"]))
+    where = [part for part in first["loc"] if not _is_type(part)]
     param = str(where[0]) if where else None
     path = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in where).removeprefix(".")
+    if not where:
+        return not_an_object()
     match first["type"]:
-        case "json_invalid":
-            return APIError(f"the body is not valid JSON: {first['ctx']['error']} at character {first['loc'][1]}.")
         case "extra_forbidden":
             unknown = f"{path} is not a parameter that this server knows."
             return APIError(unknown, param=param, code="unsupported_parameter")
-        case "missing" if where:
+        case "missing":
             return APIError(f"{path} is missing.", param=param)
-    if not where:
-        return APIError("the body is not a JSON object; send one, with Content-Type: application/json.")
     wrong = first["msg"].partition(" ")[2]  # after the kind of thing that it is, such as "Input" or "List"
     return APIError(f"{path} {wrong}, and it is {reprlib.repr(first['input'])}.", param=param)
+
+
+def not_an_object() -> APIError:
+    """Return the error for a body that is something else."""
+    return APIError("the body is not a JSON object; send one, with Content-Type: application/json.")
 
 
 def _is_type(part: int | str) -> bool:
@@ -127,23 +131,12 @@ def _is_type(part: int | str) -> bool:
     return part == "str" or "[" in str(part)
 
 
-def add_handlers(app: FastAPI) -> None:
-    """Let every error of an application leave it in the API's shape."""
+async def _respond(request: Request, error: Exception) -> Response:
+    found = api_error(error)
+    if type(error) is HTTPException and found.status_code in (404, 405):  # the router's own
+        found.detail = f"there is no {request.method[:20]} {request.url.path[:200]}; GET /openapi.json lists all."
+    return error_response(found)
 
-    async def any_error(request: Request, error: Exception) -> Response:
-        return error_response(api_error(error))
 
-    async def no_endpoint(request: Request, error: Exception) -> Response:
-        found = api_error(error)
-        if type(error) is StarletteHTTPException and found.status_code in (404, 405):  # the router's own
-            found.detail = f"there is no {request.method[:20]} {request.url.path[:200]}; GET /openapi.json lists all."
-        return error_response(found)
-
-    async def invalid(request: Request, error: Exception) -> Response:
-        assert isinstance(error, RequestValidationError)
-        return error_response(validation_error(error))
-
-    app.add_exception_handler(RequestValidationError, invalid)
-    app.add_exception_handler(StarletteHTTPException, no_endpoint)
-    for kind in (JumokError, Exception):
-        app.add_exception_handler(kind, any_error)
+# Every error of an application leaves it in the API's shape.
+HANDLERS: dict[Any, ExceptionHandler] = dict.fromkeys((HTTPException, JumokError, Exception), _respond)

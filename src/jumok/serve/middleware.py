@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 from starlette.datastructures import Headers
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import ClientDisconnect, Request
+from starlette.routing import compile_path
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from jumok.messages import Language, speaking
@@ -54,7 +55,8 @@ class AccessLog:
     """
 
     def __init__(self, app: ASGIApp, metrics: Metrics, paths: Collection[str]) -> None:
-        self._app, self._metrics, self._paths = app, metrics, frozenset(paths)
+        self._app, self._metrics = app, metrics
+        self._paths = {path: compile_path(path)[0] for path in paths}  # their patterns
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on."""
@@ -81,7 +83,7 @@ class AccessLog:
             self._write(scope, status, time.perf_counter() - began)
 
     def _write(self, scope: Scope, status: int, seconds: float) -> None:
-        path = scope["path"] if scope["path"] in self._paths else getattr(scope.get("route"), "path", "other")
+        path = next((path for path, pattern in self._paths.items() if pattern.match(scope["path"])), "other")
         self._metrics.request(path, status, seconds)
         tokens = scope.get("state", {}).get("tokens")
         logger.info(

@@ -11,8 +11,8 @@ from functools import cache
 from hashlib import sha256
 from typing import NamedTuple
 
-from fastapi import Request
-from fastapi.responses import Response
+from starlette.requests import Request
+from starlette.responses import Response
 
 from jumok.serve.settings import ServeSettings
 from jumok.view import model_page, page

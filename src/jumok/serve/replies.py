@@ -15,8 +15,8 @@ from contextlib import suppress
 from contextvars import copy_context
 from typing import Any, TypeVar
 
-from fastapi.responses import Response
 from starlette.datastructures import Headers
+from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from jumok.inference.requests import overloaded

@@ -6,12 +6,17 @@ and ignored. Any other unknown parameter is an error, because a client that send
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+import json
+import re
+from collections.abc import Awaitable, Callable
+from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from starlette.requests import Request
+from starlette.responses import Response
 
 from jumok.config import SIZES
-from jumok.serve.errors import APIError
+from jumok.serve.errors import APIError, not_an_object, validation_error
 
 MOST_CHOICES = 128
 MOST_STOPS = 16
@@ -49,7 +54,7 @@ Seed = Annotated[int, Field(ge=-(2**63), lt=2**63)]
 class BodyPart(BaseModel):
     """An object in the body of a request. `null` is the same as leaving a parameter out, at every depth."""
 
-    model_config = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
+    model_config = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False, defer_build=True)
 
     @model_validator(mode="before")
     @classmethod
@@ -264,16 +269,30 @@ class StartBody(NameBody):
         return self
 
 
-class ErrorDetail(BaseModel):
-    """The error in the body of a response."""
+# --- how they are read ------------------------------------------------------------------------------------------------
 
-    message: str
-    type: str
-    param: str | None
-    code: str | None
+JSON_TYPE = re.compile(r"application/([\w.+-]+\+)?json\s*(;|$)", re.IGNORECASE)
+P = TypeVar("P", bound=BodyPart)
 
 
-class ErrorBody(BaseModel):
-    """The body of every response with an error."""
+def endpoint_of(answer: Callable[[P], Awaitable[Response]], kind: type[P]) -> Callable[[Request], Awaitable[Response]]:
+    """Return the endpoint that reads the body of a request and lets `answer` answer it.
 
-    error: ErrorDetail
+    It raises APIError if the body is not called JSON, which no form of another site can do, or is no such object.
+    """
+
+    async def endpoint(request: Request) -> Response:
+        content = await request.body()
+        if not content or not JSON_TYPE.match(request.headers.get("content-type", "")):
+            raise not_an_object()
+        try:
+            body = kind.model_validate(json.loads(content))
+        except ValidationError as error:
+            raise validation_error(error) from error
+        except json.JSONDecodeError as error:
+            raise APIError(f"the body is not valid JSON: {error.msg} at character {error.pos}.") from error
+        except (UnicodeDecodeError, RecursionError) as error:
+            raise APIError("the body is not UTF-8, or is nested too deeply for parsing.") from error
+        return await answer(body)
+
+    return endpoint

@@ -9,9 +9,8 @@ import asyncio
 from collections.abc import Callable
 from contextlib import suppress
 
-from fastapi import APIRouter, Request
-from fastapi.responses import Response
-from starlette.requests import ClientDisconnect
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
 
 from jumok.config import SIZES
 from jumok.errors import RunError
@@ -21,6 +20,7 @@ from jumok.serve.desk.summaries import details, summary
 from jumok.serve.desk.training import Training, folder_of
 from jumok.serve.errors import Refused
 from jumok.serve.middleware import OWN
+from jumok.serve.openapi import Operation
 from jumok.serve.replies import Threads, json_response
 from jumok.serve.run_folders import RunFolders
 from jumok.serve.schemas import COLUMNS, NameBody, ResumeBody, StartBody
@@ -29,18 +29,21 @@ from jumok.serve.settings import ServeSettings
 READERS = 4  # calls that read run folders at a time
 
 
-def desk_routes(folders: RunFolders, settings: ServeSettings) -> APIRouter:
-    """Return the routes of the desk."""
-    router, desk = APIRouter(prefix=OWN.rstrip("/")), Desk(folders, settings)
-    router.add_api_route("/desk", desk.about, response_model=None)
-    router.add_api_route("/runs", desk.runs, response_model=None)
-    router.add_api_route("/run", desk.run, response_model=None)
-    if desk.writes:
-        router.add_api_route("/runs/start", desk.start, methods=["POST"], response_model=None)
-        router.add_api_route("/runs/resume", desk.resume, methods=["POST"], response_model=None)
-        router.add_api_route("/runs/stop", desk.stop, methods=["POST"], response_model=None)
-        router.add_api_route("/uploads", desk.upload, methods=["POST"], response_model=None)
-    return router
+def desk_operations(folders: RunFolders, settings: ServeSettings) -> list[Operation]:
+    """Return what the page does with runs."""
+    desk = Desk(folders, settings)
+    reads = [
+        Operation("GET", f"{OWN}desk", desk.about),
+        Operation("GET", f"{OWN}runs", desk.runs),
+        Operation("GET", f"{OWN}run", desk.run),
+    ]
+    writes = [
+        Operation("POST", f"{OWN}runs/start", desk.start, StartBody),
+        Operation("POST", f"{OWN}runs/resume", desk.resume, ResumeBody),
+        Operation("POST", f"{OWN}runs/stop", desk.stop, NameBody),
+        Operation("POST", f"{OWN}uploads", desk.upload),
+    ]
+    return [*reads, *(writes if desk.writes else [])]
 
 
 class Desk:
@@ -56,12 +59,12 @@ class Desk:
         self.writes = folders.root is not None and settings.may_write
         self._training = Training(folders, settings.max_upload)
 
-    async def about(self) -> Response:
+    async def about(self, request: Request) -> Response:
         """Tell what this server lets a page do."""
         may = {"writes": self.writes, "shares": self._settings.share, "most_upload": self._settings.max_upload}
         return json_response({**may, "sizes": list(SIZES), "columns": COLUMNS})
 
-    async def runs(self) -> Response:
+    async def runs(self, request: Request) -> Response:
         """List all runs, and a process that was started and has no run folder."""
 
         def listed() -> JSON:
@@ -73,8 +76,9 @@ class Desk:
 
         return await self._read(listed)
 
-    async def run(self, name: str) -> Response:
+    async def run(self, request: Request) -> Response:
         """Return a run with its curve and its samples; of one that was just started and has no folder, its process."""
+        name = request.query_params.get("name", "")
 
         def found() -> JSON:
             started = self._training.started()
@@ -84,10 +88,11 @@ class Desk:
 
         return await self._read(found)
 
-    async def upload(self, request: Request, name: str = "") -> Response:
+    async def upload(self, request: Request) -> Response:
         """Take a text; the body is the file itself."""
         if request.headers.get("content-type") != "application/octet-stream":  # which no form of another site sends
             raise Refused(message("send this request with Content-Type: {wanted}."), wanted="application/octet-stream")
+        name = request.query_params.get("name", "")
         try:
             async with asyncio.timeout(self._settings.timeout):
                 return json_response(await self._training.save_upload(name, request.stream()))
