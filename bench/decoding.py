@@ -45,7 +45,7 @@ from jumok import text as reader
 from jumok.corpora import stories
 from jumok.errors import JumokError, TextError
 from jumok.inference.engine import make_slots
-from jumok.inference.native.parameters import can_run
+from jumok.inference.native.from_torch import can_run
 from jumok.inference.slots import Chunk, Quantization
 from jumok.interop.huggingface import convert as hf
 from jumok.models.gpt import GPT
@@ -270,7 +270,7 @@ def nats_per_char(model: GPT, text: str, quantize: Quantization | None) -> tuple
     slots, nats = make_slots(model, rows, quantize, cache=True, build=True), 0.0
     for place in range(width - 1):
         chunks = [Chunk(row, place, [token]) for row, token in enumerate(windows[:, place].tolist())]
-        logits = slots.read(chunks).double()  # (R, V)
+        logits = torch.as_tensor(slots.read(chunks)).double()  # (R, V)
         nats -= float(logits.log_softmax(-1).gather(1, windows[:, place + 1, None]).sum())
     chars = sum(len(model.tokenizer.decode(row[1:].tolist())) for row in windows)
     return nats / chars, rows * width

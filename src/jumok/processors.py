@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import time
+from functools import cache
 from pathlib import Path
 
 # The environment variables for how OpenMP threads wait: of the standard, of GNU, of LLVM and Intel.
@@ -16,6 +17,32 @@ SAMPLES, SAMPLE_SECONDS = 5, 0.01
 def processors() -> int:
     """Return how many processors this process may use, as `os.process_cpu_count` of Python 3.13 does."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def computing_threads() -> int:
+    """Return how many threads compute together: as many as PyTorch uses, or would use if it were loaded.
+
+    They are as many as OMP_NUM_THREADS says, or one for each core: two threads of one core share its arithmetic units.
+    """
+    of_torch = getattr(sys.modules.get("torch"), "get_num_threads", None)  # another thread may just be loading it
+    return _default_threads() if of_torch is None else int(of_torch())
+
+
+@cache
+def _default_threads() -> int:
+    chosen = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0].strip()
+    return max(1, int(chosen)) if chosen.isdecimal() else _cores()
+
+
+def _cores() -> int:
+    """Return how many cores the processors have that this process may use; if unknown, as many as processors."""
+    if not hasattr(os, "sched_getaffinity"):
+        return processors()
+    siblings = "/sys/devices/system/cpu/cpu{}/topology/thread_siblings_list"
+    try:
+        return len({Path(siblings.format(cpu)).read_text(encoding="ascii") for cpu in os.sched_getaffinity(0)})
+    except OSError:
+        return processors()
 
 
 def let_waiting_threads_sleep() -> bool:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import math
 import os
 import random
+import re
 import shutil
 import sys
 import threading
@@ -14,15 +16,28 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import test_torch_slots
 import torch
 from torch import Tensor, nn
 
+from jumok.config import RungConfig
+from jumok.errors import JumokError
 from jumok.inference.engine import Engine
 from jumok.inference.native import build
 from jumok.inference.native.build import library, why_not
-from jumok.inference.native.parameters import KINDS, Kind, NativeModel, can_run
+from jumok.inference.native.from_torch import can_run, pack
+from jumok.inference.native.parameters import (
+    KINDS,
+    PANEL,
+    Kind,
+    NativeModel,
+    bfloat16,
+    parameter_shapes,
+    rotary_tables,
+    rounded,
+)
 from jumok.inference.native.slots import NativeSlots
 from jumok.inference.slots import Chunk
 from jumok.models.gpt import GPT
@@ -36,6 +51,11 @@ SHAPES = {**test_torch_slots.SHAPES, "wider-heads": {"head_dim": 34, "n_embd": 5
 for tokens in (15, 16, 17):  # about a block
     SHAPES[f"sliding-{tokens}"] = {"architecture": "Mistral", "sliding_window": tokens}
 SHAPES["sliding-blocks"] = {**SHAPES["qwen2-one-sliding"], "sliding_window": 37, "n_kv_head": 2}
+POINTERS = {
+    "float32": ctypes.POINTER(ctypes.c_float),
+    "bfloat16": ctypes.POINTER(ctypes.c_uint16),
+    "int8": ctypes.POINTER(ctypes.c_int8),
+}
 SPLIT = ("shared-keys", "wider-heads", "sliding-blocks")
 each_shape = pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES.keys())
 
@@ -71,13 +91,17 @@ def some_ids(length: int, seed: int = 0) -> list[int]:
 
 
 def slots_for(model: GPT, number: int = 1, kind: Kind = "float32") -> NativeSlots:
-    return NativeSlots(NativeModel(model, kind), number)
+    return NativeSlots(pack(model, kind), number)
+
+
+def read(slots: NativeSlots, chunks: Sequence[Chunk]) -> Tensor:
+    return torch.from_numpy(slots.read(chunks))
 
 
 def each_position(model: GPT, ids: Sequence[int], kind: Kind = "float32", slot: int = 0) -> Tensor:
     """The logits after each id, read one at a time: (T, V)."""
     slots = slots_for(model, slot + 1, kind)
-    return torch.cat([slots.read([Chunk(slot, at, [token])]) for at, token in enumerate(ids)])
+    return torch.cat([read(slots, [Chunk(slot, at, [token])]) for at, token in enumerate(ids)])
 
 
 @torch.no_grad()
@@ -99,7 +123,7 @@ def test_logits_are_those_of_the_model(shape: dict[str, Any]):
     wanted = by_model(model, ids)
     assert can_run(model)
     assert_close(each_position(model, ids), wanted)
-    assert_close(slots_for(model).read([Chunk(0, 0, ids)]), wanted[-1:])
+    assert_close(read(slots_for(model), [Chunk(0, 0, ids)]), wanted[-1:])
 
 
 def test_positions_beyond_the_table_of_the_model(monkeypatch: pytest.MonkeyPatch):
@@ -122,7 +146,7 @@ def test_a_text_is_the_same_alone_and_among_others(shape: dict[str, Any], kind: 
         chosen = chance.sample(left, chance.randint(1, len(left)))
         sizes = [chance.choice([1, 1, 2, 7, 40]) for _ in chosen]
         chunks = [Chunk(n, done[n], texts[n][done[n] : done[n] + size]) for n, size in zip(chosen, sizes, strict=True)]
-        for chunk, row in zip(chunks, slots.read(chunks), strict=True):
+        for chunk, row in zip(chunks, read(slots, chunks), strict=True):
             done[chunk.slot] += len(chunk.ids)
             assert torch.equal(row, alone[chunk.slot][done[chunk.slot] - 1])
 
@@ -182,17 +206,17 @@ def test_a_nan_ends_its_own_text_alone(damaged: int):
     with torch.no_grad():
         model.token_embedding.weight[nan] = math.nan
     texts = [[token % (V - 1) for token in some_ids(9, seed)] for seed in range(7)]
-    wanted = slots_for(model, 7).read([Chunk(slot, 0, text) for slot, text in enumerate(texts)])
+    wanted = read(slots_for(model, 7), [Chunk(slot, 0, text) for slot, text in enumerate(texts)])
     texts[damaged][4] = nan
     slots = slots_for(model, 7)
-    found = slots.read([Chunk(slot, 0, text) for slot, text in enumerate(texts)])
+    found = read(slots, [Chunk(slot, 0, text) for slot, text in enumerate(texts)])
     for row in range(7):
         if row == damaged:
             assert found[row].isnan().all()
         else:
             assert torch.equal(found[row], wanted[row])
     clean = [token % (V - 1) for token in some_ids(12, 99)]  # the slot still holds NaN behind its end
-    again = torch.cat([slots.read([Chunk(damaged, at, [token])]) for at, token in enumerate(clean)])
+    again = torch.cat([read(slots, [Chunk(damaged, at, [token])]) for at, token in enumerate(clean)])
     assert torch.equal(again, each_position(model, clean))
 
 
@@ -210,15 +234,15 @@ def test_a_slot_can_begin_with_the_positions_of_another(length: int):
     model = tiny(n_kv_head=2)
     prompt, endings = some_ids(50), [some_ids(30, seed) for seed in (1, 2)]
     slots = slots_for(model, 3)
-    slots.read([Chunk(0, 0, prompt), Chunk(2, 0, some_ids(80, 9))])
+    read(slots, [Chunk(0, 0, prompt), Chunk(2, 0, some_ids(80, 9))])
     for target in (1, 2):  # an empty one, and one that holds something else
         slots.copy(0, target, length)
-    found = slots.read([Chunk(slot, length, endings[slot - 1]) for slot in (1, 2)])
-    wanted = [slots_for(model).read([Chunk(0, 0, prompt[:length] + ending)]) for ending in endings]
+    found = read(slots, [Chunk(slot, length, endings[slot - 1]) for slot in (1, 2)])
+    wanted = [read(slots_for(model), [Chunk(0, 0, prompt[:length] + ending)]) for ending in endings]
     assert torch.equal(found, torch.cat(wanted))
     rest = some_ids(10, 5)
-    alone = slots_for(model).read([Chunk(0, 0, prompt + rest)])
-    assert torch.equal(slots.read([Chunk(0, 50, rest)]), alone)  # the source is as it was
+    alone = read(slots_for(model), [Chunk(0, 0, prompt + rest)])
+    assert torch.equal(read(slots, [Chunk(0, 50, rest)]), alone)  # the source is as it was
 
 
 @pytest.mark.parametrize(
@@ -269,7 +293,7 @@ def test_a_forked_process_computes_alone(threads: Callable[[int], None]):
     slots = slots_for(model)
     child = os.fork()
     if child == 0:
-        same = torch.equal(slots.read([Chunk(0, 0, ids)]), wanted[-1:])
+        same = torch.equal(read(slots, [Chunk(0, 0, ids)]), wanted[-1:])
         os._exit(0 if same else 1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
@@ -277,34 +301,121 @@ def test_a_forked_process_computes_alone(threads: Callable[[int], None]):
 # --- packed parameters ------------------------------------------------------------------------------------------------
 
 
-def by_data(model: GPT) -> None:
-    model.blocks[1].mlp.up_proj.weight.data[2, 3] += 1.5
-
-
-def by_an_activation(model: GPT) -> None:
-    for block in model.blocks:
-        block.mlp.activation = torch.nn.functional.relu
-
-
-def by_an_epsilon(model: GPT) -> None:
-    model.norm.eps = 0.5
-
-
-def by_a_table(model: GPT) -> None:
-    model.cos[:, 1] = -1
-
-
-@pytest.mark.parametrize(
-    ("change", "family"),
-    [(by_data, "modern"), (by_an_activation, "classic"), (by_an_epsilon, "classic"), (by_a_table, "modern")],
-)
-def test_parameters_are_packed_as_they_are_now(change: Callable[[GPT], None], family: str):
-    model = tiny(family=family)
+def test_parameters_are_packed_as_they_are_now():
+    model = tiny()
     first = slots_for(model)
     before = each_position(model, [5])
-    change(model)
+    model.blocks[1].mlp.up_proj.weight.data[2, 3] += 1.5
     assert_close(each_position(model, [5]), by_model(model, [5]))
-    assert torch.equal(first.read([Chunk(0, 0, [5])]), before)  # what a caller has stays as it is
+    assert torch.equal(read(first, [Chunk(0, 0, [5])]), before)  # what a caller has stays as it is
+
+
+def test_numbers_are_rounded_as_in_pytorch():
+    """bfloat16 to the nearest, ties to even, and 8 bits with a scale of bfloat16 for each row."""
+    bits = torch.randint(-(2**31), 2**31, (200_000,), generator=torch.Generator().manual_seed(0)).to(torch.int32)
+    ties = torch.arange(0, 2**15, dtype=torch.int32) << 16 | 0x8000
+    numbers = torch.cat((bits, ties, ties - 1, ties + 1)).view(torch.float32)
+    numbers = numbers[~numbers.isnan()]
+    assert bfloat16(numbers.numpy()).tolist() == numbers.bfloat16().view(torch.uint16).tolist()
+    assert bfloat16(np.array([np.nan, -np.nan], np.float32)).tolist() == [0x7FC0, 0x7FC0]
+    rows = torch.randn(70, 33, generator=torch.Generator().manual_seed(1)) * torch.logspace(-38, 30, 70)[:, None]
+    rows[3] = 0
+    scale = (rows.abs().amax(dim=1).clamp(min=1e-30) / 127).bfloat16().float()
+    found, found_scale = rounded(rows.numpy(), "int8")
+    assert found.tolist() == (rows / scale[:, None]).round().clamp(-127, 127).int().tolist()
+    assert found_scale.tolist() == scale.tolist()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_matrices_lie_in_panels(kind: Kind, monkeypatch: pytest.MonkeyPatch):
+    """Q, K and V side by side; gate and values of the MLP in turn; zeros behind the last row."""
+    monkeypatch.setattr("jumok.inference.native.parameters.PACKED_AT_ONCE", 1)  # so that there are several parts
+    model = tiny(**SHAPES["llama-biases"])
+    block = model.blocks[1]
+    packed = pack(model, kind)  # what the pointers point to lives as long
+    layer = packed.structure.layer[1]
+    rows, biases = {}, {}
+    for name, part in [*block.attention.named_children(), *block.mlp.named_children()]:
+        if not isinstance(part, nn.Linear):
+            continue
+        rows[name], biases[name] = part.weight.detach(), part.bias.detach()
+    wanted = {
+        "qkv": ([torch.cat([rows[f"{x}_proj"] for x in "qkv"])], [torch.cat([biases[f"{x}_proj"] for x in "qkv"])]),
+        "o": ([rows["o_proj"]], [biases["o_proj"]]),
+        "up": ([rows["gate_proj"], rows["up_proj"]], [biases["gate_proj"], biases["up_proj"]]),
+        "down": ([rows["down_proj"]], [biases["down_proj"]]),
+    }
+    for name, (parts, some) in wanted.items():
+        matrix = getattr(layer, name)
+        shape = (matrix.count, matrix.inputs, PANEL)
+        panels = np.ctypeslib.as_array(ctypes.cast(matrix.panels, POINTERS[kind]), shape)
+        scale, bias = (
+            np.ctypeslib.as_array(ctypes.cast(x, POINTERS["float32"]), (matrix.count, PANEL))
+            for x in (matrix.scale, matrix.bias)
+        )
+        for number in range(matrix.count):
+            place, part = divmod(number, len(parts))
+            own = slice(place * PANEL, (place + 1) * PANEL)
+            numbers, scales = rounded(parts[part][own].numpy(), kind)
+            count = len(numbers)
+            assert np.array_equal(panels[number, :, :count].T, numbers)
+            assert not panels[number, :, count:].any()
+            assert (bias[number, :count] == some[part][own].numpy()).all()
+            assert (scale[number, :count] == scales).all()
+
+
+@pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES.keys())
+def test_angles_are_those_of_the_model(shape: dict[str, Any]):
+    """PyTorch rounds some cosines and sines to the number beside the nearest one. YaRN multiplies both."""
+    model = tiny(**shape)
+    scaling = model.config.frequency_scaling
+    most = 2 if scaling is not None and scaling.kind in ("yarn", "longrope") else 1
+    for found, wanted in zip(rotary_tables(model.config), (model.cos, model.sin), strict=True):
+        if wanted is None:
+            assert found is None
+        else:
+            assert found.dtype == np.float32
+            np.testing.assert_array_max_ulp(found, wanted.numpy(), most)
+
+
+@pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES.keys())
+def test_shapes_are_those_of_the_parameters(shape: dict[str, Any]):
+    for labels in ((), ("a", "b", "c")):
+        for pooling in ("last", "attention"):
+            model = tiny(**{**shape, "labels": labels, "pooling": pooling})
+            found = {name: tuple(parameter.shape) for name, parameter in model.named_parameters()}
+            assert parameter_shapes(model.config) == found
+
+
+def test_tensors_that_do_not_fit_are_refused():
+    model = tiny()
+    tensors = {name: parameter.detach().numpy() for name, parameter in model.named_parameters()}
+    for change, message in (
+        ({"norm.weight": np.ones(31, np.float32)}, "norm.weight is (31,), not (32,)"),
+        ({"more.weight": np.ones(3, np.float32)}, "more.weight is unknown"),
+    ):
+        with pytest.raises(ValueError, match=re.escape(message)):
+            NativeModel(model.config, tensors | change)
+    del tensors["blocks.1.mlp.gate_proj.weight"]
+    with pytest.raises(ValueError, match=r"gate_proj\.weight is missing"):
+        NativeModel(model.config, tensors)
+    with pytest.raises(JumokError, match="rung"):
+        NativeModel(RungConfig(vocab_size=V, n_layer=1, n_head=2, n_embd=16), {})
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("name", ["shared-keys", "classic"])
+def test_logits_and_hidden_states_of_every_id(name: str, kind: Kind):
+    """Of chunks of several lengths, the same as one id at a time, and those of the model."""
+    model, texts = tiny(**SHAPES[name]), [some_ids(length, length) for length in (1, 40, 17)]
+    chunks = [Chunk(slot, 0, text) for slot, text in enumerate(texts)]
+    found, hidden = slots_for(model, 3, kind).read_every(chunks), slots_for(model, 3, kind).hidden(chunks)
+    for text, logits, states in zip(texts, found, hidden, strict=True):
+        assert torch.equal(torch.from_numpy(logits), each_position(model, text, kind))
+        assert states.shape == (len(text), 32)
+        if kind == "float32":
+            with torch.no_grad():
+                assert_close(torch.from_numpy(states), model.hidden(torch.tensor([text]))[0])
 
 
 def test_any_other_model_is_not_run():
@@ -317,6 +428,12 @@ def test_any_other_model_is_not_run():
     for block in changed.blocks:
         block.mlp.activation = torch.tanh
     assert not can_run(changed)
+    other = tiny(family="classic")
+    other.norm.eps = 0.5
+    assert not can_run(other)
+    turned = tiny()
+    turned.cos[:, 1] = -1
+    assert not can_run(turned)
     mixed = tiny(family="classic")
     mixed.blocks[1].mlp.activation = torch.nn.functional.relu
     assert not can_run(mixed)
@@ -361,16 +478,6 @@ def test_a_model_of_other_sizes_than_its_config_is_not_run(shape: dict[str, Any]
     assert can_run(model)
     exchange(model)
     assert not can_run(model)
-
-
-def test_logits_are_drawn_from_however_they_lie_in_memory():
-    """A hook may return logits of another type, or transposed."""
-    slots, logits = slots_for(tiny()), torch.randn(6, V, generator=torch.Generator().manual_seed(0))
-    how = [0.0, 1.0, 0.5, 0.0, 2.0, 1.0], [0.0, 0.3, 0.9, 0.0, 0.01, 0.6]
-    wanted = slots.draw(logits, *how)
-    assert wanted[0] == int(logits[0].argmax())
-    assert slots.draw(logits.double(), *how) == wanted
-    assert slots.draw(logits.T.contiguous().T, *how) == wanted
 
 
 # --- the build --------------------------------------------------------------------------------------------------------

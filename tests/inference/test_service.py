@@ -184,7 +184,7 @@ def test_slots_fit_into_the_memory(monkeypatch: pytest.MonkeyPatch):
     model = tiny()
     one = 2 * 2 * 2 * 8 * 48 * 4  # keys and values, layers, heads, their width, positions, bytes
     for free, slots in ((None, 9), (10**12, 9), (3 * one + 1, 3), (0, 1)):
-        monkeypatch.setattr("jumok.models.free_memory", lambda _, free=free: free)
+        monkeypatch.setattr("jumok.models.size_checks.free_memory", lambda _, free=free: free)
         service = Service(model, slots=9)
         assert service._engine.free == slots
         service.close()

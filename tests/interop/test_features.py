@@ -46,7 +46,7 @@ from jumok.config.features import (
     obstacle,
 )
 from jumok.errors import JumokError
-from jumok.inference.native.parameters import NativeModel, can_run
+from jumok.inference.native.from_torch import can_run, pack
 from jumok.inference.native.slots import NativeSlots
 from jumok.inference.slots import Chunk
 from jumok.interop.gguf import to_gguf
@@ -309,9 +309,9 @@ def test_the_step_in_cpp(name: str, native_cache: str, monkeypatch: pytest.Monke
     model = tiny(name)
     assert can_run(model) == implements(model.config, NATIVE)
     if can_run(model):
-        slots = NativeSlots(NativeModel(model), 1)
+        slots = NativeSlots(pack(model), 1)
         ids = IDS[0].tolist()
-        found = torch.cat([slots.read([Chunk(0, at, [token])]) for at, token in enumerate(ids)])
+        found = torch.cat([torch.from_numpy(slots.read([Chunk(0, at, [token])])) for at, token in enumerate(ids)])
         require_close(found, model(IDS[:1])[0], 1e-5)
 
 

@@ -18,7 +18,7 @@ from conftest import TINY, Jumok, assert_same, run_until, state_of
 from jumok import text as reader
 from jumok.config import BERTConfig, GPTConfig, GPTVariantConfig, TrainConfig
 from jumok.errors import ConfigError, JumokError, ResumeError, RunError
-from jumok.inference.native.parameters import is_plain
+from jumok.inference.native.from_torch import is_plain
 from jumok.interop.huggingface import from_hf, to_hf
 from jumok.models import Model, build
 from jumok.runs.events import Eval

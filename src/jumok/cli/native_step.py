@@ -11,7 +11,7 @@ from jumok.messages import tr
 def build_native_step(model: Any, *, quiet: bool = False) -> None:
     """Build the C++ step if the model can use it and it is not there; say so, and why if it cannot be built."""
     from jumok.inference.native.build import library, why_not
-    from jumok.inference.native.parameters import can_run
+    from jumok.inference.native.from_torch import can_run
     from jumok.models.gpt import GPT
 
     if not isinstance(model, GPT) or not can_run(model) or library(build=False):

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from jumok.config._model import Activation, BlockConfig, Frame, GenerationRules, ModelConfig, PoolingKind
     from jumok.config._resolve import SIZES, default_cases, named_settings, other_task, resolve
     from jumok.config._size import (
+        FIRST_CACHED,
         count_cached,
         count_constants,
         count_kept,
@@ -64,7 +65,7 @@ else:
             "_gpt": "GPTConfig RopeScaling RungConfig",
             "_model": "Activation BlockConfig Frame GenerationRules ModelConfig PoolingKind",
             "_resolve": "SIZES default_cases named_settings other_task resolve",
-            "_size": "count_cached count_constants count_kept count_parameters matrices stacks",
+            "_size": "FIRST_CACHED count_cached count_constants count_kept count_parameters matrices stacks",
             "_tasks": (
                 "TASK_CONFIGS ChatConfig ClassifyConfig LMConfig MLMConfig PreferenceConfig RewardConfig "
                 "Seq2SeqConfig TaskConfig"
@@ -75,6 +76,7 @@ else:
     )
 
 __all__ = [
+    "FIRST_CACHED",
     "SHARED_DEFAULTS",
     "SIZES",
     "TASK_CONFIGS",

@@ -10,6 +10,8 @@ from jumok.config._encoder_decoder import EncoderDecoderConfig
 from jumok.config._gpt import GPTConfig, RungConfig
 from jumok.config._model import BlockConfig, ModelConfig
 
+FIRST_CACHED = 256  # positions for which a cache of keys and values has room at first; doubled when needed
+
 
 def count_parameters(config: ModelConfig) -> int:
     """Return the number of parameters, frozen ones included; a shared matrix counts once."""

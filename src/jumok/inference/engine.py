@@ -18,7 +18,7 @@ from torch import Tensor
 from jumok.config.features import changes_angles
 from jumok.errors import ConfigError
 from jumok.inference.native.build import library
-from jumok.inference.native.parameters import NativeModel, can_run, is_plain
+from jumok.inference.native.from_torch import can_run, is_plain, pack
 from jumok.inference.native.slots import NativeSlots
 from jumok.inference.requests import Drawn, Request
 from jumok.inference.rules import NextIdRules
@@ -147,7 +147,7 @@ class Engine:
         if not chunks:
             return []
         with parts_in_eval_mode(self._parts):
-            logits = self._slots.read(chunks)[:, : self._known]  # (N, V)
+            logits = torch.as_tensor(self._slots.read(chunks))[:, : self._known]  # (N, V)
         ready = []
         for row, (place, chunk) in enumerate(zip(places, chunks, strict=True)):
             held = self._held[place.slot]
@@ -267,7 +267,7 @@ def make_slots(
         return AnswerSlots(model, slots)
     keeps = cache and not changes_angles(model.config) and is_plain(model)
     if keeps and can_run(model) and library(build or quantize is not None):
-        return NativeSlots(NativeModel(model, quantize or "float32"), slots)
+        return NativeSlots(pack(model, quantize or "float32"), slots)
     if quantize is not None:
         raise ConfigError(
             "quantize={quantize!r} is computed by the C++ step, which needs a C++ compiler and a plain GPT in float32 "
@@ -309,7 +309,7 @@ def _choose_by_temperature(slots: NativeSlots, logits: Tensor, texts: Sequence[C
     """As `Engine._choose`, for texts with plain sampling, of any temperatures."""
     temperatures = [text.request.sampling.temperature for text in texts]
     uniform = [text.uniform() if warm else 0.0 for text, warm in zip(texts, temperatures, strict=True)]
-    ids = slots.draw(logits, temperatures, uniform)
+    ids = slots.draw(logits.numpy(), temperatures, uniform)
     if min(ids) < 0:
         logits, texts = _finite(logits, [token >= 0 for token in ids], texts)
         ids = [token for token in ids if token >= 0]

@@ -73,7 +73,9 @@ class Service:
         waiting: int = 256,
         quantize: Quantization | None = None,
     ) -> None:
-        self._engine = Engine(model, min(slots, most_texts(model)), quantize=quantize)
+        weight = model.token_embedding.weight
+        most = most_texts(model.config, weight.device, weight.itemsize)
+        self._engine = Engine(model, min(slots, most), quantize=quantize)
         self._most = waiting
         self._changed = threading.Condition()  # guards what follows
         self._waiting: deque[Submitted] = deque()

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 
+import numpy as np
+from numpy.typing import NDArray
+
 if TYPE_CHECKING:  # formats and settings need no torch
     from torch import Tensor
 
@@ -31,7 +34,7 @@ class Slots(Protocol):
     def longest(self) -> int:
         """The most ids of a chunk."""
 
-    def read(self, chunks: Sequence[Chunk]) -> Tensor:
+    def read(self, chunks: Sequence[Chunk]) -> Tensor | NDArray[np.float32]:
         """Logits after the last id of each chunk: (N, V), float32 or better, on the CPU. A slot occurs once at most."""
 
     def copy(self, source: int, target: int, length: int) -> None:

@@ -2,15 +2,29 @@
 
 from __future__ import annotations
 
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING, Protocol
 
+from jumok.config import ModelConfig
 from jumok.errors import JumokError, TokenizerError
-from jumok.models import Model
 from jumok.tokenizers import Tokenizer
 
+if TYPE_CHECKING:
+    from torch import Tensor
 
-def require_tokenizer(model: Model) -> Tokenizer:
+
+class Described(Protocol):
+    """What all models have, those of torch and those of the C++ step: a configuration, and perhaps a tokenizer."""
+
+    @property
+    def config(self) -> ModelConfig:
+        """The architecture."""
+
+    @property
+    def tokenizer(self) -> Tokenizer | None:
+        """What makes ids of texts."""
+
+
+def require_tokenizer(model: Described) -> Tokenizer:
     """Return the tokenizer of a model.
 
     Raises:
@@ -33,6 +47,8 @@ def require_tokenizer(model: Model) -> Tokenizer:
 
 def require_finite(numbers: Tensor | float) -> None:
     """Raise JumokError unless all parameters, logits or losses of a model are finite."""
+    import torch
+
     if not bool(torch.as_tensor(numbers).isfinite().all()):
         raise not_finite()
 

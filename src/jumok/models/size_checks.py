@@ -2,21 +2,32 @@
 
 from __future__ import annotations
 
-import torch
+import sys
+from typing import Any
 
-from jumok.config import ModelConfig, count_cached, count_constants, count_parameters, stacks
+from jumok.config import (
+    FIRST_CACHED,
+    EncoderDecoderConfig,
+    ModelConfig,
+    count_cached,
+    count_constants,
+    count_parameters,
+    stacks,
+)
 from jumok.errors import RunError
-from jumok.memory import require_memory
+from jumok.memory import free_memory, require_memory
 from jumok.messages import tr
-from jumok.nn.cache import FIRST_ROOM
 
+FLOAT32_BYTES = 4
 BLOCK_BYTES = 40_000  # memory for the Python objects of a block
 TEXT_BYTES = 2_000  # that Python keeps of a text that is generated, at least
 FAR = 100  # a config.json with this many times the parameters of the file is damaged
 
 
 def require_memory_for_model(config: ModelConfig) -> None:
-    """Raise ConfigError if there is too little memory for a model."""
+    """Raise ConfigError if there is too little memory for a model, in torch's default type."""
+    import torch
+
     parameters = count_parameters(config)
     numbers = 0 if torch.get_default_device().type == "meta" else parameters + count_constants(config)
     needed = numbers * torch.get_default_dtype().itemsize + sum(count for count, _, _ in stacks(config)) * BLOCK_BYTES
@@ -25,9 +36,20 @@ def require_memory_for_model(config: ModelConfig) -> None:
 
 def require_memory_for_texts(config: ModelConfig, texts: int, at_once: int) -> None:
     """Raise ConfigError if there is too little memory to generate this number of texts, some of them at once."""
-    numbers = count_cached(config) * min(config.context_length, FIRST_ROOM) + config.vocab_size
+    numbers = count_cached(config) * min(config.context_length, FIRST_CACHED) + config.vocab_size
     what = tr("generating {count} texts", count=_count(texts))
-    require_memory(at_once * numbers * torch.get_default_dtype().itemsize + texts * TEXT_BYTES, what)
+    require_memory(at_once * numbers * FLOAT32_BYTES + texts * TEXT_BYTES, what)
+
+
+def most_texts(config: ModelConfig, device: Any = "cpu", itemsize: int = FLOAT32_BYTES) -> int:
+    """Return the number of texts as long as the context whose keys and values fit into the free memory; at least 1.
+
+    Args:
+        device: where they are: a torch.device, or its name. itemsize: bytes of one number of a key or value.
+    """
+    free = free_memory(device)
+    one = count_cached(config) * config.context_length * (2 if isinstance(config, EncoderDecoderConfig) else 1)
+    return sys.maxsize if free is None else max(1, free // max(1, one * itemsize))
 
 
 def require_stored(config: ModelConfig, stored: int, where: str) -> None:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-
-import torch
-from safetensors.torch import load, load_file
-from torch import Tensor
+from typing import TYPE_CHECKING
 
 from jumok.messages import tr
+
+if TYPE_CHECKING:  # comparing shapes needs no torch
+    from torch import Tensor
 
 
 def load_tensors(path: Path) -> dict[str, Tensor]:
@@ -20,6 +20,8 @@ def load_tensors(path: Path) -> dict[str, Tensor]:
     Raises:
         SafetensorError, OSError: the file is damaged or cannot be read.
     """
+    from safetensors.torch import load, load_file
+
     return load_file(path) if can_map(path) else load(path.read_bytes())
 
 
@@ -32,7 +34,7 @@ def can_map(path: Path) -> bool:
     return True
 
 
-def misfits(found: Mapping[str, torch.Size], shapes: Mapping[str, torch.Size]) -> list[str]:
+def misfits(found: Mapping[str, Sequence[int]], shapes: Mapping[str, Sequence[int]]) -> list[str]:
     """Return a message for each tensor that is missing, is unknown, or has another shape than in `shapes`.
 
     Args:
@@ -43,6 +45,6 @@ def misfits(found: Mapping[str, torch.Size], shapes: Mapping[str, torch.Size]) -
     faults += [
         tr("{name} is {found}, not {expected}", name=name, found=tuple(found[name]), expected=tuple(shape))
         for name, shape in shapes.items()
-        if name in found and found[name] != shape
+        if name in found and tuple(found[name]) != tuple(shape)
     ]
     return faults

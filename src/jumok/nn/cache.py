@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-FIRST_ROOM = 256  # positions allocated at first; doubled when needed
+from jumok.config import FIRST_CACHED
 
 
 class LayerCache:
@@ -60,7 +60,7 @@ class LayerCache:
         if stop > room:
             # Zeros, because uninitialised memory can be NaN, and a masked weight of zero times NaN is NaN.
             larger = self._memory.new_zeros(
-                *self._memory.shape[:2], min(self.capacity, max(stop, FIRST_ROOM, 2 * room)), self._memory.shape[3]
+                *self._memory.shape[:2], min(self.capacity, max(stop, FIRST_CACHED, 2 * room)), self._memory.shape[3]
             )
             larger[:, :, :room] = self._memory
             self._use(larger)
@@ -192,7 +192,7 @@ class RaggedCache:
         if rows > held:
             rows = min(len(self.lengths), max(rows, 2 * held))
         if positions > room:
-            positions = min(self._capacity, max(positions, FIRST_ROOM, 2 * room))
+            positions = min(self._capacity, max(positions, FIRST_CACHED, 2 * room))
         larger = self._memory.new_zeros(layers, max(rows, held), heads, max(positions, room), width)
         larger[:, :held, :, :room] = self._memory
         self._memory = larger

@@ -6,13 +6,12 @@ Shapes use the legend of `jumok.nn.attention`.
 
 from __future__ import annotations
 
-import math
-
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
 from jumok.config import RopeScaling
+from jumok.rotary import scaled_frequencies as rotary_frequencies
 
 SHARP = 0.05  # radians per token; `looking_back` does not use pairs with a lower frequency
 
@@ -59,54 +58,13 @@ def rotary(
 
 
 def scaled_frequencies(width: int, base: float, scaling: RopeScaling | None, length: int = 0) -> tuple[Tensor, float]:
-    """Return rotary frequencies, changed for long contexts if necessary, and the factor of their cosines and sines.
+    """Return rotary frequencies, (D/2,), and a factor; see `jumok.rotary.scaled_frequencies`.
 
     Args:
-        width: D, or the number of dimensions that are rotated.
-        base, length: as in `rotary`.
-        scaling: its documentation names the papers; None: no change.
-
-    Returns:
-        (D/2,), radians per token; and the factor.
+        width: D, or the number of dimensions that are rotated. base, scaling, length: as in `rotary`.
     """
-    frequencies = _frequencies(width, base, device="cpu")  # (D/2,)
-    if scaling is None or scaling.kind == "dynamic":  # which begins beyond the context length
-        return frequencies, 1.0
-    kind, factor = scaling.kind, scaling.factor
-    if kind == "linear":
-        return frequencies / factor, 1.0
-    original = scaling.original_context
-    assert original is not None
-    if kind == "llama3":
-        assert scaling.low_freq_factor is not None
-        assert scaling.high_freq_factor is not None
-        turns = original / (2 * math.pi / frequencies)  # (D/2,), in the original context
-        kept = (turns - scaling.low_freq_factor) / (scaling.high_freq_factor - scaling.low_freq_factor)
-        kept = kept.clamp(0, 1)  # (D/2,)
-        return (1 - kept) * frequencies / factor + kept * frequencies, 1.0
-    gain = scaling.attention_factor
-    periods = base ** (torch.arange(0, width, 2, device="cpu").float() / width)  # (D/2,)
-    if kind == "longrope":
-        factors = scaling.long_factor if length > original else scaling.short_factor
-        if gain is None:
-            gain = math.sqrt(1 + math.log(factor) / math.log(original))
-        return 1.0 / (torch.tensor(factors, device="cpu") * periods), gain
-    kept = 1 - _yarn_ramp(width, base, scaling, original)
-    if gain is None:
-        gain = 0.1 * math.log(factor) + 1
-    return 1.0 / (factor * periods) * (1 - kept) + 1.0 / periods * kept, gain
-
-
-def _yarn_ramp(width: int, base: float, scaling: RopeScaling, original: int) -> Tensor:
-    """Return 0 for the frequencies that YaRN keeps, 1 for those that it divides, and values between: (D/2,)."""
-    first, last = (
-        width * math.log(original / (turns * 2 * math.pi)) / (2 * math.log(base))
-        for turns in (scaling.beta_fast, scaling.beta_slow)
-    )  # the dimensions that make so many turns in the original context
-    if scaling.truncate:
-        first, last = math.floor(first), math.ceil(last)
-    first, last = max(first, 0), min(last, width - 1)
-    return ((torch.arange(width // 2, device="cpu").float() - first) / ((last - first) or 0.001)).clamp(0, 1)
+    found, factor = rotary_frequencies(_periods(width, base, device="cpu").numpy(), base, scaling, length)
+    return torch.from_numpy(found), factor
 
 
 def positions_in(segments: Tensor) -> Tensor:
@@ -162,5 +120,9 @@ def looking_back(distance: int, head_dim: int, *, base: float = 10_000.0) -> tup
     return query, torch.cat((length, torch.zeros_like(length)))
 
 
-def _frequencies(width: int, base: float, dtype: torch.dtype = torch.float32, device: str | None = None) -> Tensor:
-    return 1.0 / base ** (torch.arange(0, width, 2, device=device).to(dtype) / width)  # (ceil(width/2),)
+def _frequencies(width: int, base: float, dtype: torch.dtype = torch.float32) -> Tensor:
+    return 1.0 / _periods(width, base, dtype)  # (ceil(width/2),)
+
+
+def _periods(width: int, base: float, dtype: torch.dtype = torch.float32, device: str | None = None) -> Tensor:
+    return base ** (torch.arange(0, width, 2, device=device).to(dtype) / width)  # (ceil(width/2),)

@@ -6,30 +6,29 @@ Packed parameters are never written to, so all threads can share them.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
-from typing import Literal, get_args
+import itertools
+from collections.abc import Mapping
+from typing import Any, Literal, get_args
 
-import torch
-from torch import Tensor, nn
-from torch.nn import functional as F
+import numpy as np
+from numpy.typing import NDArray
 
-from jumok.config import Activation
-from jumok.config.features import NATIVE, implements
-from jumok.models.gpt import GPT
-from jumok.nn.attention import MultiHeadAttention, ScaledDotProductAttention
-from jumok.nn.blocks import ACTIVATION, MLP, Block, SwiGLU
-from jumok.nn.layers import Dropout, RMSNorm
+from jumok.config import Activation, GPTConfig
+from jumok.config.features import NATIVE, require
+from jumok.inference.native import memory
+from jumok.models.tensors import misfits
+from jumok.rotary import scaled_frequencies
+from jumok.tokenizers import Tokenizer
 
 PANEL = 32  # columns of a matrix that lie together; measured: 24 to 32 is best, 8 and 128 take twice as long
+PACKED_AT_ONCE = 1 << 18  # numbers, which stay in the cache of the processor while they are rounded and moved
 
 Kind = Literal["float32", "bfloat16", "int8"]
 KINDS: tuple[Kind, ...] = get_args(Kind)  # in the order of step.cpp
+ACTIVATIONS: tuple[Activation, ...] = get_args(Activation)  # in the order of step.cpp
+TYPES = {"float32": np.float32, "bfloat16": np.uint16, "int8": np.int8}  # bfloat16: the upper half of a float32
 
-PARTS = {
-    nn.ModuleList, nn.Embedding, nn.Linear, nn.LayerNorm,
-    Block, MultiHeadAttention, ScaledDotProductAttention, MLP, SwiGLU, RMSNorm, Dropout,
-}  # fmt: skip
-ACTIVATIONS = tuple(map(ACTIVATION.__getitem__, get_args(Activation)))  # in the order of step.cpp
+Numbers = NDArray[np.float32]
 
 
 class _Norm(ctypes.Structure):
@@ -65,167 +64,184 @@ class _Model(ctypes.Structure):
     )  # fmt: skip
 
 
-def can_run(model: GPT) -> bool:
-    """Return whether step.cpp computes what this model does: a plain GPT in float32 on a CPU, without hooks."""
-    if type(model) is not GPT or not is_plain(model) or not implements(model.config, NATIVE):
-        return False
-    if any(p.device.type != "cpu" or p.dtype != torch.float32 for p in model.parameters()):
-        return False
-    if _is_hooked(model) or not _is_as_configured(model):
-        return False
-    forms = {_form(block) for block in model.blocks}
-    return len(forms) == 1 and None not in forms.pop()
-
-
-def is_plain(model: GPT) -> bool:
-    """Return whether the next token is computed by jumok's own parts alone, in the order of `GPT.hidden`.
-
-    A classifier beside them may be anything.
-    """
-    beside = {id(part) for head in (model.pooling, model.classifier) if head is not None for part in head.modules()}
-    parts = (part for part in model.modules() if part is not model and id(part) not in beside)
-    return type(model).hidden is GPT.hidden and all(type(part) in PARTS for part in parts)
-
-
-def _is_hooked(model: GPT) -> bool:
-    everywhere = nn.modules.module
-    hooks = [everywhere._global_forward_hooks, everywhere._global_forward_pre_hooks]
-    hooks += [found for part in model.modules() for found in (part._forward_hooks, part._forward_pre_hooks)]
-    return any(hooks)
-
-
-def _is_as_configured(model: GPT) -> bool:
-    """Return whether all sizes are those of the config. With an exchanged layer, step.cpp would leave its memory."""
-    c = model.config
-    queries, keys = c.n_head * c.head_dim, c.n_kv_head * c.head_dim
-    shapes: dict[str, tuple[int, ...]] = {
-        "token_embedding": (c.vocab_size, c.n_embd), "position_embedding": (c.context_length, c.n_embd),
-        "q_proj": (queries, c.n_embd), "k_proj": (keys, c.n_embd), "v_proj": (keys, c.n_embd),
-        "o_proj": (c.n_embd, queries), "q_norm": (c.head_dim,), "k_norm": (c.head_dim,),
-        "gate_proj": (c.mlp_width, c.n_embd), "up_proj": (c.mlp_width, c.n_embd), "down_proj": (c.n_embd, c.mlp_width),
-        "attention_norm": (c.n_embd,), "mlp_norm": (c.n_embd,), "norm": (c.n_embd,), "head": (c.vocab_size, c.n_embd),
-    }  # fmt: skip
-    for name, part in model.named_modules():
-        if (shape := shapes.get(name.rpartition(".")[2])) is None:
-            continue
-        weight, bias = part.weight, getattr(part, "bias", None)
-        lacks_bias = isinstance(part, nn.LayerNorm) and bias is None
-        if weight is None or weight.shape != shape or lacks_bias or (bias is not None and bias.shape != shape[:1]):
-            return False
-    blocks = [block.attention for block in model.blocks if isinstance(block, Block)]
-    return (
-        len(blocks) == c.n_layer
-        and all((x.n_head, x.n_kv_head, x.head_dim) == (c.n_head, c.n_kv_head, c.head_dim) for x in blocks)
-        and _has_tables(model)
-    )
-
-
-def _has_tables(model: GPT) -> bool:
-    """Return whether the tables of cosines and sines have as many columns as the config says; rows may miss."""
-    if model.cos is None or model.sin is None:
-        return model.cos is model.sin and model.config.rotated == 0
-    return model.cos.shape == model.sin.shape == (len(model.cos), model.config.rotated)
-
-
-def _angles(model: GPT) -> Sequence[Tensor | None]:
-    """Cosines and sines of all positions of the context, (S, R) each; a model keeps those of the first ones."""
-    if model.cos is None or model.sin is None:
-        return None, None
-    rest = model.angles(len(model.cos), max(len(model.cos), model.config.context_length))
-    assert rest is not None
-    return [torch.cat((first, last)) for first, last in zip((model.cos, model.sin), rest, strict=True)]
-
-
 class NativeModel:
-    """The parameters of a GPT, packed; a copy as they are now.
+    """A GPT for step.cpp: its configuration, its tokenizer, and its parameters, packed; a copy as they are now.
 
     Args:
-        model: one for which `can_run` is true.
+        config: one that `jumok.config.features` says the C++ step computes.
+        tensors: the parameters by their names in model.safetensors; none is kept.
+        tokenizer: for everything that takes or returns text.
         kind: of the numbers of the matrices. "float32": as they are; "bfloat16": half of the memory, and two to three
             digits; "int8": each row of a matrix in 8 bits, with a scale. Everything else is float32.
 
     Attributes:
         structure: the `Model` of step.cpp.
-        config: of the model.
+        classifier: (labels, C), the matrix of the classifier; None for a language model.
+        pooling: (C,), the query of a classifier that pools by attention; None for others.
+
+    Raises:
+        JumokError: the C++ step does not compute such a model.
+        ValueError: a tensor is missing, unknown or of another shape.
     """
 
-    @torch.inference_mode()
-    def __init__(self, model: GPT, kind: Kind = "float32") -> None:
-        self.config, self.kind = model.config, kind
-        self._kept: list[object] = []  # what the pointers point to
-        config, blocks = model.config, [block for block in model.blocks if isinstance(block, Block)]
-        layers = (_Layer * len(blocks))(*(self._layer(block, config.window(i)) for i, block in enumerate(blocks)))
-        positions = None if model.position_embedding is None else model.position_embedding.weight
+    def __init__(
+        self,
+        config: GPTConfig,
+        tensors: Mapping[str, NDArray[Any]],
+        tokenizer: Tokenizer | None = None,
+        kind: Kind = "float32",
+    ) -> None:
+        require(config, NATIVE)
+        shapes = parameter_shapes(config)
+        if faults := misfits({name: tensors[name].shape for name in tensors}, shapes):
+            raise ValueError("; ".join(faults))
+        self.config, self.tokenizer, self.kind = config, tokenizer, kind
+        self._tensors = tensors
+        self._kept: list[NDArray[Any]] = []  # what the pointers point to
+        block = config.block()
+        layers = (_Layer * config.n_layer)(*map(self._layer, range(config.n_layer)))
         self.structure = _Model(
-            len(blocks), config.n_embd, config.n_head, config.n_kv_head, config.head_dim, config.mlp_width,
-            KINDS.index(kind), *_form(blocks[0]), 0 if model.cos is None else model.cos.shape[1],
-            *(self._vector(x) for x in (model.token_embedding.weight, positions, *_angles(model))),
-            layers, self._norm(model.norm), self._matrix(model.head),
+            config.n_layer, config.n_embd, config.n_head, config.n_kv_head, config.head_dim, config.mlp_width,
+            KINDS.index(kind), ACTIVATIONS.index(block.activation), block.gated, block.parallel, config.rotated,
+            self._vector("token_embedding.weight"), self._vector("position_embedding.weight"),
+            *(self._keep(table) for table in rotary_tables(config)),
+            layers, self._norm("norm"), self._matrix("head" if "head.weight" in tensors else "token_embedding"),
         )  # fmt: skip
+        self.classifier, self.pooling = self._tensor("classifier.weight"), self._tensor("pooling.query")
+        del self._tensors
 
-    def _layer(self, block: Block, window: int | None) -> _Layer:
-        attention, mlp = block.attention, block.mlp
-        if isinstance(mlp, SwiGLU):
-            up = self._matrix(mlp.gate_proj, mlp.up_proj, alternate=True)
-        else:
-            assert isinstance(mlp, MLP)
-            up = self._matrix(mlp.up_proj)
+    def _layer(self, number: int) -> _Layer:
+        config = self.config
+        layer, attention, mlp = (f"blocks.{number}{part}" for part in ("", ".attention", ".mlp"))
+        up = [f"{mlp}.gate_proj", f"{mlp}.up_proj"] if config.block().gated else [f"{mlp}.up_proj"]
         return _Layer(
-            self._norm(block.attention_norm), self._norm(attention.q_norm), self._norm(attention.k_norm),
-            self._norm(block.mlp_norm),
-            self._matrix(attention.q_proj, attention.k_proj, attention.v_proj), self._matrix(attention.o_proj),
-            up, self._matrix(mlp.down_proj), min(window or 0, self.config.context_length),
+            self._norm(f"{layer}.attention_norm"), self._norm(f"{attention}.q_norm"), self._norm(f"{attention}.k_norm"),
+            self._norm(f"{layer}.mlp_norm"),
+            self._matrix(*(f"{attention}.{name}_proj" for name in "qkv")), self._matrix(f"{attention}.o_proj"),
+            self._matrix(*up, alternate=True), self._matrix(f"{mlp}.down_proj"),
+            min(config.window(number) or 0, config.context_length),
         )  # fmt: skip
 
-    def _vector(self, values: Tensor | None) -> int | None:
-        """Return a copy in float32."""
-        if values is None:
+    def _tensor(self, name: str) -> Numbers | None:
+        """Return a copy in float32, or None if there is no such tensor."""
+        return np.array(self._tensors[name], np.float32, order="C") if name in self._tensors else None
+
+    def _vector(self, name: str) -> int | None:
+        """Keep a copy in float32; its address."""
+        return self._keep(self._tensors[name]) if name in self._tensors else None
+
+    def _keep(self, numbers: NDArray[Any] | None) -> int | None:
+        if numbers is None:
             return None
-        kept = values.detach().to(torch.float32, copy=True).contiguous()
+        kept = memory.empty(numbers.shape)
+        kept[...] = numbers
         self._kept.append(kept)
-        return kept.data_ptr()
+        return int(kept.ctypes.data)
 
-    def _norm(self, norm: nn.Module | None) -> _Norm:
-        if norm is None:
-            return _Norm()
-        assert isinstance(norm, RMSNorm | nn.LayerNorm)
-        return _Norm(self._vector(norm.weight), self._vector(getattr(norm, "bias", None)), norm.eps)
+    def _norm(self, name: str) -> _Norm:
+        return _Norm(self._vector(f"{name}.weight"), self._vector(f"{name}.bias"), self.config.norm_eps)
 
-    def _matrix(self, *layers: nn.Linear | None, alternate: bool = False) -> _Matrix:
+    def _matrix(self, *names: str, alternate: bool = False) -> _Matrix:
         """Linear layers side by side, or their panels in turn."""
-        given = [layer for layer in layers if layer is not None]
-        weights = [layer.weight.detach() for layer in given]
-        biases = [torch.zeros(len(layer.weight)) if layer.bias is None else layer.bias.detach() for layer in given]
+        weights = [self._tensors[f"{name}.weight"] for name in names]
+        biases = [
+            self._tensors[f"{name}.bias"] if f"{name}.bias" in self._tensors else np.zeros(len(weight), np.float32)
+            for name, weight in zip(names, weights, strict=True)
+        ]
         if not alternate:
-            weights, biases = [torch.cat(weights)], [torch.cat(biases)]
-        rounded = [self._rounded(weight) for weight in weights]
-        panels = torch.stack([_panels(matrix).transpose(1, 2) for matrix, _ in rounded], dim=1)  # (n, parts, in, PANEL)
-        scale, bias = (torch.stack([_panels(x) for x in xs], dim=1) for xs in ([s for _, s in rounded], biases))
-        flat = panels.flatten(0, 1).contiguous()
-        self._kept.append(flat)
-        return _Matrix(flat.data_ptr(), self._vector(scale), self._vector(bias), flat.shape[1], flat.shape[0])
-
-    def _rounded(self, matrix: Tensor) -> tuple[Tensor, Tensor]:
-        """(out, in) in the kind of numbers, and the scale of each row, (out,)."""
-        if self.kind != "int8":
-            return matrix.to(getattr(torch, self.kind)), matrix.new_ones(len(matrix))
-        # Rounded first, so that the integers make up for the rounding of the scales.
-        scale = (matrix.abs().amax(dim=1).clamp(min=1e-30) / 127).bfloat16().float()
-        return (matrix / scale[:, None]).round().clamp(-127, 127).to(torch.int8), scale
+            weights, biases = [np.concatenate(weights)], [np.concatenate(biases)]
+        inputs, count, parts = weights[0].shape[1], -(-len(weights[0]) // PANEL), len(weights)
+        panels = memory.empty((count, parts, inputs, PANEL), TYPES[self.kind])
+        scale, bias = np.ones((count, parts, PANEL), np.float32), np.zeros((count, parts, PANEL), np.float32)
+        step = max(1, PACKED_AT_ONCE // (inputs * PANEL))  # panels
+        for part, first in itertools.product(range(parts), range(0, count, step)):
+            few = slice(first, first + step)
+            some, own = (_panels(x[first * PANEL : (first + step) * PANEL]) for x in (weights[part], biases[part]))
+            numbers, scale[few, part] = rounded(some.astype(np.float32, copy=False), self.kind)
+            panels[few, part] = numbers.transpose(0, 2, 1)
+            bias[few, part] = own
+        self._kept.append(panels)
+        return _Matrix(panels.ctypes.data, self._keep(scale), self._keep(bias), inputs, count * parts)
 
 
-def _panels(rows: Tensor) -> Tensor:
+def _panels(rows: NDArray[Any]) -> NDArray[Any]:
     """(out, ...) -> (panels, PANEL, ...), with zeros at the end."""
-    return F.pad(rows, (*[0, 0] * (rows.dim() - 1), 0, -len(rows) % PANEL)).unflatten(0, (-1, PANEL))
+    missing = -len(rows) % PANEL
+    if missing:
+        rows = np.concatenate((rows, np.zeros((missing, *rows.shape[1:]), rows.dtype)))
+    return rows.reshape(-1, PANEL, *rows.shape[1:])
 
 
-def _form(block: nn.Module) -> tuple[int | None, bool, bool]:
-    """Return what all blocks have in common.
+def rounded(rows: Numbers, kind: Kind) -> tuple[NDArray[Any], Numbers | float]:
+    """Return matrices, (..., out, in), in a kind of numbers, and the scale of each row, (..., out)."""
+    if kind == "float32":
+        return rows, 1.0
+    if kind == "bfloat16":
+        return bfloat16(rows), 1.0
+    # Rounded first, so that the integers make up for the rounding of the scales.
+    largest = np.maximum(np.abs(rows).max(axis=-1), np.float32(1e-30))
+    scale = (bfloat16(largest / np.float32(127)).astype(np.uint32) << 16).view(np.float32)
+    with np.errstate(invalid="ignore"):  # of a damaged row; its scale is not finite, and so are its logits
+        return np.rint(rows / scale[..., None]).clip(-127, 127).astype(np.int8), scale
 
-    Returns:
-        The place in ACTIVATIONS of what the MLP uses, whether it is gated, and whether it runs beside attention.
+
+def bfloat16(numbers: Numbers) -> NDArray[np.uint16]:
+    """Return the bits of numbers in bfloat16, rounded to the nearest, ties to even, as in PyTorch; a NaN stays one."""
+    bits = np.ascontiguousarray(numbers).view(np.uint32)
+    rounded = ((bits + (bits >> 16 & 1) + 0x7FFF) >> 16).astype(np.uint16)
+    rounded[np.isnan(numbers)] = 0x7FC0
+    return rounded
+
+
+def rotary_tables(config: GPTConfig) -> tuple[Numbers, Numbers] | tuple[None, None]:
+    """Return the cosines and sines of all positions of a context, (S, R) each, for R rotated dimensions.
+
+    The angles are in float32, as those of `jumok.nn.positions.rotary`. Powers, cosines and sines are rounded correctly;
+    those of PyTorch, which depend on the processor, differ in the last bit of some.
     """
-    assert isinstance(block, Block)
-    gated = isinstance(block.mlp, SwiGLU)
-    used = block.mlp.activation if isinstance(block.mlp, MLP) else F.silu if gated else None
-    return ACTIVATIONS.index(used) if used in ACTIVATIONS else None, gated, block.parallel
+    width = config.rotated
+    if not width:
+        return None, None
+    exponents = np.arange(0, width, 2, dtype=np.float32) / width
+    periods = (config.rope_theta ** exponents.astype(np.float64)).astype(np.float32)
+    frequencies, factor = scaled_frequencies(periods, config.rope_theta, config.frequency_scaling)  # (R/2,)
+    angles = (np.arange(config.context_length, dtype=np.float32)[:, None] * frequencies).astype(np.float64)
+    cos, sin = (function(angles).astype(np.float32) * np.float32(factor) for function in (np.cos, np.sin))
+    return np.concatenate((cos, cos), axis=1), np.concatenate((sin, sin), axis=1)
+
+
+def parameter_shapes(config: GPTConfig) -> dict[str, tuple[int, ...]]:
+    """Return the shape of each parameter of a GPT, by its name in model.safetensors."""
+    c, block = config, config.block()
+    width, queries, keys = c.n_embd, c.n_head * c.head_dim, c.n_kv_head * c.head_dim
+    found: dict[str, tuple[int, ...]] = {"token_embedding.weight": (c.vocab_size, width)}
+    if not c.rotated:
+        found["position_embedding.weight"] = (c.context_length, width)
+
+    def add_norm(name: str, size: int = width, *, bias: bool = block.norm == "layer") -> None:
+        found.update({f"{name}.weight": (size,)} | ({f"{name}.bias": (size,)} if bias else {}))
+
+    def add_linear(name: str, outputs: int, inputs: int, bias: bool) -> None:
+        found.update({f"{name}.weight": (outputs, inputs)} | ({f"{name}.bias": (outputs,)} if bias else {}))
+
+    for number in range(c.n_layer):
+        layer, attention, mlp = (f"blocks.{number}{part}" for part in ("", ".attention", ".mlp"))
+        add_norm(f"{layer}.attention_norm")
+        for name, outputs in (("q", queries), ("k", keys), ("v", keys)):
+            add_linear(f"{attention}.{name}_proj", outputs, width, block.qkv_bias)
+        if block.qk_norm:
+            add_norm(f"{attention}.q_norm", c.head_dim, bias=False)
+            add_norm(f"{attention}.k_norm", c.head_dim, bias=False)
+        add_linear(f"{attention}.o_proj", width, queries, block.out_bias)
+        add_norm(f"{layer}.mlp_norm")
+        for name in ("gate", "up") if block.gated else ("up",):
+            add_linear(f"{mlp}.{name}_proj", c.mlp_width, width, block.mlp_bias)
+        add_linear(f"{mlp}.down_proj", width, c.mlp_width, block.mlp_bias)
+    add_norm("norm")
+    if not c.tie_embeddings:
+        found["head.weight"] = (c.vocab_size, width)
+    if c.labels:
+        found["classifier.weight"] = (len(c.labels), width)
+        if c.pooling == "attention":
+            found["pooling.query"] = (width,)
+    return found

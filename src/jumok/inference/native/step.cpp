@@ -397,6 +397,8 @@ struct Chunk {
 
 constexpr long padded(long n, long unit) { return (n + unit - 1) / unit * unit; }
 
+enum Outputs : int32_t { LAST, EVERY, HIDDEN };  // logits after the last or every id of a chunk; hidden states of every id
+
 struct Row { int chunk, position; };
 struct RowTile { int chunk, row, count; };  // some rows of one chunk, from `row` on
 
@@ -404,14 +406,15 @@ struct Step {
     const Model& m;
     const Chunk* chunks = nullptr;
     const int32_t* ids = nullptr;  // (N,)
-    long n = 0, texts = 0;
-    float* logits = nullptr;  // (texts, padded V)
+    long n = 0;
+    Outputs outputs = LAST;
+    float* found = nullptr;  // (outputs, padded V or C)
     // Intermediate results, (N, padded width) each; the last: the scores of one query of each thread.
     float *x = nullptr, *y = nullptr, *qkv = nullptr, *up = nullptr, *mixed = nullptr, *scores = nullptr;
     long c = 0, qkv_width = 0, up_width = 0, mixed_width = 0, score_width = 0;
     std::vector<Row> rows = {};  // (N,)
     std::vector<RowTile> tiles = {};
-    std::vector<int> last = {};  // (texts,): the row of the last id of each chunk
+    std::vector<int> wanted = {};  // (outputs,): rows whose logits or hidden states are wanted
 };
 
 constexpr int TILE = 16;  // rows of one text whose attention is one task
@@ -652,8 +655,10 @@ void run(const Step& s, Member member) {
     });
     for (long number = 0; number < m.layers; number++)
         m.kind == FLOAT32 ? run_layer<float>(s, member, number) : run_layer<Brain>(s, member, number);
-    member.phase(s.texts, [&](long t) { normalize(m.norm, s.x + s.last[t] * s.c, s.y + t * s.c, m.width); });
-    multiply(s, member, m.head, {s.y, s.c, s.logits, (long)m.head.count * PANEL, false}, s.texts);
+    const long outputs = long(s.wanted.size());
+    float* const normalized = s.outputs == HIDDEN ? s.found : s.y;
+    member.phase(outputs, [&](long t) { normalize(m.norm, s.x + s.wanted[t] * s.c, normalized + t * s.c, m.width); });
+    if (s.outputs != HIDDEN) multiply(s, member, m.head, {s.y, s.c, s.found, (long)m.head.count * PANEL, false}, outputs);
 }
 
 long largest(long a, long b) { return a > b ? a : b; }
@@ -709,18 +714,18 @@ EXPORTED int64_t jumok_work(const Model* m, int64_t n, int64_t positions) {
     return n * (2 * s.c + s.qkv_width + s.up_width + s.mixed_width) + MOST_THREADS * s.score_width;
 }
 
-// Logits after the last id of each chunk, (texts, padded V). `work` has as many numbers as `jumok_work` says.
-// The caller has checked all ids and positions.
-EXPORTED void jumok_step(const Model* m, const Chunk* chunks, int32_t texts, const int32_t* ids, float* logits,
-                         float* work, int32_t threads) {
+// Logits, (outputs, padded V), or hidden states after the final norm, (outputs, padded C), of some ids of each chunk.
+// `work` has as many numbers as `jumok_work` says. The caller has checked all ids and positions.
+EXPORTED void jumok_step(const Model* m, const Chunk* chunks, int32_t texts, const int32_t* ids, int32_t outputs,
+                         float* found, float* work, int32_t threads) {
     Step s{*m};
-    s.chunks = chunks, s.ids = ids, s.texts = texts, s.logits = logits;
+    s.chunks = chunks, s.ids = ids, s.outputs = Outputs(outputs), s.found = found;
     int positions = 0;
     for (int t = 0; t < texts; t++) {
         const int start = chunks[t].start, count = chunks[t].count, first = int(s.rows.size());
         for (int i = 0; i < count; i += TILE) s.tiles.push_back({t, first + i, count - i < TILE ? count - i : TILE});
         for (int i = 0; i < count; i++) s.rows.push_back({t, start + i});
-        s.last.push_back(first + count - 1);
+        for (int i = outputs == LAST ? count - 1 : 0; i < count; i++) s.wanted.push_back(first + i);
         positions = start + count > positions ? start + count : positions;
     }
     s.n = long(s.rows.size());
