@@ -21,11 +21,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import safetensors.torch
 import torch
 
 from jumok.files import write_atomic
 from jumok.interop.huggingface import folder as export
-from jumok.runs import checkpoints, folder, parameters
 from jumok.training.subscribers import pictures
 
 CHANGING = ("replace", "rename", "unlink", "rmdir", "mkdir", "link", "truncate", "chmod", "fsync")
@@ -114,14 +114,14 @@ def watched(n: int | None = None, fault: str = "error", disk: Disk | None = None
         with opened(path, "wb") as file:
             WatchedFile(file, disk).write(content)
 
-    saved = checkpoints.save_file
+    saved = safetensors.torch.save_file
     with pytest.MonkeyPatch.context() as patch:
         for name in CHANGING:
             patch.setattr(os, name, guarded(name, getattr(os, name)))
         patch.setattr(tempfile, "mkstemp", guarded("open", tempfile.mkstemp))
         patch.setattr(io, "open", open_watched)
         patch.setattr(builtins, "open", open_watched)
-        for module in (checkpoints, parameters, folder, export):
+        for module in (safetensors.torch, export):
             patch.setattr(module, "save_file", save_watched)
         patch.setattr(
             pictures, "draw_loss", lambda events, path, label: write_atomic(path, f"{sum(1 for _ in events)}")

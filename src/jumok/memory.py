@@ -12,7 +12,7 @@ import errno
 import os
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -123,12 +123,14 @@ def _free_of_limits() -> Iterator[int]:
                 yield max(0, most - 1024 * _facts("/proc/self/status")[name])
 
 
-def require_memory(needed: float, what: str, remedy: str | None = None, *, free: int | None = None) -> None:
+def require_memory(
+    needed: float, what: str | Callable[[], str], remedy: str | None = None, *, free: int | None = None
+) -> None:
     """Raise ConfigError if `what` needs more than MARGIN times the free memory.
 
     Args:
         needed: bytes; a lower bound.
-        what: name of what needs the memory, for the message.
+        what: name of what needs the memory, for the message, or a function that returns it.
         remedy: what to do, for the message; None: "choose smaller sizes".
         free: free bytes; None: `free_memory()`.
     """
@@ -136,7 +138,7 @@ def require_memory(needed: float, what: str, remedy: str | None = None, *, free:
     if free is not None and needed > MARGIN * free:
         raise ConfigError(
             "{what} takes {needed} of memory at least, and {free} are free here; {remedy}.",
-            what=what,
+            what=what if isinstance(what, str) else what(),
             needed=bytes_of(int(needed)),
             free=bytes_of(free),
             remedy=remedy or tr("choose smaller sizes"),

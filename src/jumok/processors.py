@@ -1,7 +1,8 @@
-"""The processors: how many there are to use, and how threads wait for each other where others use them."""
+"""The processors: how many there are to use, how threads wait for each other where others use them, and GPUs."""
 
 from __future__ import annotations
 
+import ctypes
 import os
 import sys
 import time
@@ -76,3 +77,16 @@ def other_running_threads() -> int:
             return 0
         time.sleep(SAMPLE_SECONDS)
     return max(0, min(samples))
+
+
+def may_have_gpu() -> bool:
+    """Return False if PyTorch surely finds no GPU on this machine; PyTorch, which takes seconds, is not imported."""
+    if sys.platform == "darwin":
+        return os.uname().machine == "arm64"  # Apple silicon; others have no MPS
+    if Path("/dev/kfd").exists():  # the driver of AMD
+        return True
+    try:
+        ctypes.CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")  # the driver of NVIDIA
+    except OSError:
+        return False
+    return True

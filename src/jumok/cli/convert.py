@@ -85,9 +85,9 @@ def convert(
 
 def _write_folder(source: Path, target: Path, licence: str | None) -> None:
     """Write a folder for `transformers`, with a model card of what the run folder tells."""
+    from jumok.corpora.hub import is_hf
     from jumok.interop.huggingface import to_hf
     from jumok.interop.huggingface.card import Card
-    from jumok.interop.huggingface.convert import is_hf
     from jumok.runs.folder import RunFolder
     from jumok.runs.load import load
 

@@ -55,7 +55,7 @@ def recorded_columns(run: Path) -> tuple[str, ...]:
     Raises:
         RunError: there is no such folder.
     """
-    from jumok.interop.huggingface.convert import is_hf
+    from jumok.corpora.hub import is_hf
     from jumok.runs.folder import RunFolder
 
     data = {} if is_hf(run) else RunFolder.open(run).read_config().get("data", {})

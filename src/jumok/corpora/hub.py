@@ -65,6 +65,19 @@ def folder_of(path: str | os.PathLike[str]) -> Path:
     return _fetch(*_parts(path)) if is_name(path) else Path(path)
 
 
+def is_hf(path: str | os.PathLike[str]) -> bool:
+    """Return whether the config.json of a folder describes a model of `transformers`, supported or not.
+
+    Raises:
+        RunError: as `folder_of`.
+    """
+    try:
+        values = parse_json((folder_of(path) / "config.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):  # missing or damaged; opening the folder reports that
+        return False
+    return isinstance(values, dict) and not {"architectures", "model_type"}.isdisjoint(values)
+
+
 def source_of(path: str | os.PathLike[str]) -> str:
     """Return what a run that begins with a model records: its folder, or its name with the commit of its files."""
     return f"{MARK}{_parts(path)[0]}@{folder_of(path).name}" if is_name(path) else os.fspath(path)

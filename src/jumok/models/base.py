@@ -30,7 +30,8 @@ class ConfiguredModel(nn.Module, Generic[C]):
 
     def __init__(self, config: C) -> None:
         config.require_vocabulary()
-        require_memory_for_model(config)
+        itemsize = 0 if torch.get_default_device().type == "meta" else torch.get_default_dtype().itemsize
+        require_memory_for_model(config, itemsize)
         super().__init__()
         self.config = config
 

@@ -24,21 +24,23 @@ TEXT_BYTES = 2_000  # that Python keeps of a text that is generated, at least
 FAR = 100  # a config.json with this many times the parameters of the file is damaged
 
 
-def require_memory_for_model(config: ModelConfig) -> None:
-    """Raise ConfigError if there is too little memory for a model, in torch's default type."""
-    import torch
+def require_memory_for_model(config: ModelConfig, itemsize: int = FLOAT32_BYTES) -> None:
+    """Raise ConfigError if there is too little memory for a model.
 
+    Args:
+        itemsize: bytes of a parameter.
+    """
     parameters = count_parameters(config)
-    numbers = 0 if torch.get_default_device().type == "meta" else parameters + count_constants(config)
-    needed = numbers * torch.get_default_dtype().itemsize + sum(count for count, _, _ in stacks(config)) * BLOCK_BYTES
-    require_memory(needed, tr("a model of {count} parameters", count=_count(parameters)))
+    numbers = parameters + count_constants(config)
+    needed = numbers * itemsize + sum(count for count, _, _ in stacks(config)) * BLOCK_BYTES
+    require_memory(needed, lambda: tr("a model of {count} parameters", count=_count(parameters)))
 
 
 def require_memory_for_texts(config: ModelConfig, texts: int, at_once: int) -> None:
     """Raise ConfigError if there is too little memory to generate this number of texts, some of them at once."""
     numbers = count_cached(config) * min(config.context_length, FIRST_CACHED) + config.vocab_size
-    what = tr("generating {count} texts", count=_count(texts))
-    require_memory(at_once * numbers * FLOAT32_BYTES + texts * TEXT_BYTES, what)
+    needed = at_once * numbers * FLOAT32_BYTES + texts * TEXT_BYTES
+    require_memory(needed, lambda: tr("generating {count} texts", count=_count(texts)))
 
 
 def most_texts(config: ModelConfig, device: Any = "cpu", itemsize: int = FLOAT32_BYTES) -> int:

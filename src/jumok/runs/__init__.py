@@ -20,4 +20,5 @@ pickle.
     integrity.py   the SHA-256 of model.safetensors: how it is replaced, and the check when it is read
     examine.py     what loading and resuming check, for `jumok doctor`
     load.py        load and save: run folders, and Hugging Face folders
+    native.py      load for the C++ step, without torch
 """

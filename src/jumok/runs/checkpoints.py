@@ -17,14 +17,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from safetensors import SafetensorError
-from safetensors.torch import save_file
-from torch import Tensor
 
 from jumok.files import atomic_folder, copy_or_link, parse_json, sha256_of
 from jumok.messages import tr
 from jumok.models.tensors import load_tensors
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # reading a model to write with it needs no torch
+    from torch import Tensor
+
     from jumok.runs.stored import StoredTensors
 
 TENSORS = "tensors.safetensors"  # written by one process
@@ -80,6 +80,8 @@ class Checkpoints:
         final = self._folder / (f"step-{state.step:09d}" + (f".{max(earlier) + 1}" if earlier else ""))  # a new name
         with atomic_folder(final) as folder:
             if write_parts is None:
+                from safetensors.torch import save_file
+
                 save_file(dict(state.tensors), folder / TENSORS)
             numbers = json.dumps({"step": state.step, **state.numbers}, ensure_ascii=False)
             (folder / NUMBERS).write_text(numbers, encoding="utf-8")

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from jumok.corpora.hub import folder_of
+from jumok.corpora.hub import folder_of, is_hf
 from jumok.errors import JumokError, RunError
-from jumok.interop.huggingface import from_hf, is_hf
+from jumok.interop.huggingface import from_hf
 from jumok.messages import shell, tr
 from jumok.models import build_blank
 from jumok.runs.checkpoints import UNREADABLE, read_state, states_in

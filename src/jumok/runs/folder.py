@@ -5,22 +5,20 @@ from __future__ import annotations
 import json
 import re
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from safetensors import SafetensorError
-from safetensors.torch import save_file
-from torch import nn
 
 from jumok.config import ModelConfig
-from jumok.config.huggingface import read_json
 from jumok.corpora.hub import folder_of, hint
 from jumok.errors import RunError, TokenizerError
 from jumok.files import LockHeld, is_locked, locked, make_folder, space, sync_folder, write_atomic
 from jumok.messages import shell, tr
 from jumok.models import require_stored
+from jumok.models.tensors import load_tensors
 from jumok.runs.checkpoints import Checkpoint, Checkpoints, WriteParts
 from jumok.runs.config import (
     model_config_of,
@@ -38,6 +36,11 @@ from jumok.runs.parameters import (
     size_of,
 )
 from jumok.tokenizers import ROLES, Tokenizer
+
+if TYPE_CHECKING:
+    from torch import nn
+
+T = TypeVar("T")
 
 MODEL_FILES = ("config.json", "tokenizer.json", "model.safetensors")
 TOKENIZER_SETTINGS = "tokenizer_config.json"  # roles and chat templates of a published tokenizer
@@ -234,6 +237,8 @@ class RunFolder:
     def _read_tokenizer_settings(self, tokenizer: Tokenizer) -> None:
         path = self.path / TOKENIZER_SETTINGS
         if path.is_file():
+            from jumok.config.huggingface import read_json
+
             settings = read_json(path)
             tokenizer.roles = {role: settings[role] for role in ROLES if isinstance(settings.get(role), str)}
             tokenizer.read_chat_templates(settings.get("chat_template"))
@@ -241,17 +246,27 @@ class RunFolder:
     def read_parameters(self, model: nn.Module, *, verify: bool = True) -> None:
         """Load model.safetensors into the model.
 
+        Raises:
+            RunError: as `read_tensors`, or the tensors do not fit the model.
+        """
+        restore_parameters(model, self.read_tensors(load_tensors, verify=verify), where=str(self.model_file))
+
+    def read_tensors(self, read: Callable[[Path], T], *, verify: bool = True) -> T:
+        """Return what a function reads of model.safetensors.
+
         Args:
             verify: whether the SHA-256 of the file is compared with config.json, which takes a second per gigabyte.
 
         Raises:
-            RunError: it is missing or damaged, or its tensors do not fit the model.
+            RunError: it is missing or damaged.
         """
-        path = self._require("model.safetensors")
-        restore_parameters(model, read_verified(self.path, verify=verify), where=str(path))
+        self._require("model.safetensors")
+        return read_verified(self.path, read, verify=verify)
 
     def write_parameters(self, model: nn.Module) -> None:
         """Write model.safetensors, and its SHA-256 to config.json."""
+        from safetensors.torch import save_file
+
         tensors = parameters_of(model)
         with self.writing("model.safetensors", needed=size_of(tensors)), replaced_parameters(self.path) as temporary:
             save_file(tensors, temporary)

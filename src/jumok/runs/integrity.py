@@ -16,20 +16,20 @@ Runs whose sums were taken out of config.json, and folders of Hugging Face, are 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from safetensors import SafetensorError
-from torch import Tensor
 
 from jumok.errors import RunError
 from jumok.files import atomic_path, sha256_of
 from jumok.messages import shell
-from jumok.models.tensors import load_tensors
 from jumok.runs.checkpoints import states_in
 from jumok.runs.config import parse_config, write_config
+
+T = TypeVar("T")
 
 
 def sums_in(config: Mapping[str, Any]) -> tuple[str, ...]:
@@ -82,10 +82,11 @@ def _accept(folder: Path, sums: tuple[str, ...]) -> None:
 # --- reading ----------------------------------------------------------------------------------------------------------
 
 
-def read_verified(folder: Path, *, verify: bool = True) -> dict[str, Tensor]:
-    """Return the tensors of model.safetensors of a run folder by name.
+def read_verified(folder: Path, read: Callable[[Path], T], *, verify: bool = True) -> T:
+    """Read model.safetensors of a run folder.
 
     Args:
+        read: returns what is wanted of the file.
         verify: whether the SHA-256 of the file is compared with config.json.
 
     Raises:
@@ -95,7 +96,7 @@ def read_verified(folder: Path, *, verify: bool = True) -> dict[str, Tensor]:
     try:
         if verify and not _has_accepted_sum(folder):
             raise _changed(folder)
-        return load_tensors(file)
+        return read(file)
     except (SafetensorError, OSError) as error:
         raise RunError(
             "{path} is damaged ({error}). If the run still has its state/ folder, `{command}` writes it again; "

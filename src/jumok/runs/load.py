@@ -6,23 +6,23 @@ import os
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, TypeVar, overload
-
-import torch
-from torch import nn
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from jumok.config import ModelConfig
-from jumok.config.huggingface import our_config, read_stock
-from jumok.corpora.hub import folder_of
+from jumok.corpora.hub import folder_of, is_hf
 from jumok.errors import RunError
 from jumok.inference.native.build import library, why_not
-from jumok.interop.huggingface import from_hf, is_hf, shape_of
-from jumok.models import Model, build_blank
 from jumok.runs.config import describe_model
 from jumok.runs.folder import RunFolder
 from jumok.text.hangul import nfc
 
-M = TypeVar("M", bound=nn.Module)
+if TYPE_CHECKING:  # configurations are read without torch
+    import torch
+    from torch import nn
+
+    from jumok.models import Model
+
+    M = TypeVar("M", bound=nn.Module)
 
 
 def save(model: Model, folder: str | os.PathLike[str]) -> None:
@@ -55,7 +55,7 @@ def load(
     path: str | os.PathLike[str],
     device: str = "cpu",
     *,
-    kind: type[nn.Module] = nn.Module,
+    kind: type[nn.Module] | None = None,
     compile: bool = False,
     verify: bool = True,
 ) -> Any:
@@ -67,7 +67,7 @@ def load(
         path: a run folder, or a folder of `transformers` with an architecture in `jumok.config.huggingface`, or the
             name of such a model on huggingface.co, as "hf:klue/bert-base"; see `jumok.corpora.hub`.
         device: the device of the model.
-        kind: GPT, BERT or EncoderDecoder, to require that class.
+        kind: GPT, BERT or EncoderDecoder, to require that class; None: any.
         compile: build the C++ step that generates with a GPT on a CPU, if it is not there yet. It takes about ten
             seconds once; later processes find it. If it cannot be built, a warning says why, and PyTorch generates.
         verify: compare the SHA-256 of the parameters of a run folder with config.json, which takes about a second for
@@ -81,9 +81,11 @@ def load(
             has another class than `kind`.
         JumokError: the model has an architecture that jumok does not support.
     """
+    from jumok.interop.huggingface import from_hf
+
     folder = Path(path)
     model = from_hf(folder) if is_hf(folder) else _load_run(folder, verify)
-    if not isinstance(model, kind):
+    if kind is not None and not isinstance(model, kind):
         found, wanted = type(model).__name__, kind.__name__
         raise RunError(
             "{path} contains a model of the class {found}, but {wanted} is required.",
@@ -97,6 +99,8 @@ def load(
 
 
 def _load_run(path: Path, verify: bool) -> Model:
+    from jumok.models import build_blank
+
     run = RunFolder.open(path)
     model = build_blank(run.model_config())
     model.tokenizer = run.read_tokenizer()
@@ -113,6 +117,8 @@ def read_shape(path: str | os.PathLike[str]) -> ModelConfig:
     """
     folder = folder_of(path)
     if is_hf(folder):
+        from jumok.config.huggingface import our_config, read_stock
+
         return our_config(read_stock(folder / "config.json"), str(folder))
     return RunFolder.open(folder).model_config()
 
@@ -125,6 +131,10 @@ def stored_shape(path: str | os.PathLike[str]) -> tuple[ModelConfig, torch.dtype
     Raises:
         RunError, JumokError: as `read_shape`, or a file of tensors of a Hugging Face folder is missing or damaged.
     """
+    import torch
+
+    from jumok.interop.huggingface import shape_of
+
     folder = Path(path)
     return shape_of(folder) if is_hf(folder) else (read_shape(folder), torch.get_default_dtype())
 

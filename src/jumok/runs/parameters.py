@@ -5,15 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import torch
 from safetensors import safe_open
-from safetensors.torch import save_file
-from torch import Size, Tensor, nn
 
 from jumok.errors import RunError
 from jumok.files import atomic_path, sha256_of
 from jumok.models.tensors import misfits
+
+if TYPE_CHECKING:
+    from torch import Size, Tensor, nn
 
 # --- in memory --------------------------------------------------------------------------------------------------------
 
@@ -82,6 +83,8 @@ _BY_ID = ("token_embedding.weight", "head.weight")  # matrices with a row for ea
 
 def _grown(rows: Tensor, wanted: Tensor, old: int, new: int) -> Tensor:
     """Return the rows of ids: those up to `old`, their mean up to `new`, then what is left of both."""
+    import torch
+
     mean = rows[:old].float().mean(0).expand(new - old, -1)
     return torch.cat((rows[:old].to(wanted), mean.to(wanted), rows[new:].to(wanted)))
 
@@ -96,6 +99,8 @@ def size_of(tensors: Mapping[str, Tensor]) -> int:
 
 def write_tensors(path: Path, tensors: dict[str, Tensor]) -> None:
     """Write a safetensors file atomically."""
+    from safetensors.torch import save_file
+
     with atomic_path(path) as temporary:
         save_file(tensors, temporary)
 
@@ -106,7 +111,7 @@ def numbers_in(path: Path) -> int:
     Raises:
         SafetensorError, OSError: the file is missing or damaged.
     """
-    with safe_open(path, framework="pt") as file:
+    with safe_open(path, framework="np") as file:
         return sum(math.prod(file.get_slice(name).get_shape()) for name in file.keys())  # noqa: SIM118  # no mapping
 
 

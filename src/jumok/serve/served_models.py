@@ -14,10 +14,10 @@ from pathlib import Path
 from jumok.config import count_parameters
 from jumok.config.features import task_of
 from jumok.config.huggingface import read_json
+from jumok.corpora.hub import is_hf
 from jumok.errors import JumokError, RunError, ServeError
 from jumok.inference.requests import Overloaded
 from jumok.inference.service import Counts, Service
-from jumok.interop.huggingface import is_hf
 from jumok.interop.huggingface.folder import SUFFIXES
 from jumok.memory import free_memory
 from jumok.models import Model

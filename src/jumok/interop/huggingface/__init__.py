@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from jumok.interop.huggingface.convert import from_hf, is_hf, shape_of, to_hf
+from jumok.interop.huggingface.convert import from_hf, shape_of, to_hf
 
-__all__ = ["from_hf", "is_hf", "shape_of", "to_hf"]
+__all__ = ["from_hf", "shape_of", "to_hf"]

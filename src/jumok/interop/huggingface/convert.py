@@ -17,7 +17,6 @@ from jumok.config.huggingface import (
     DECODERS,
     ENCODERS,
     our_config,
-    read_json,
     read_stock,
     stock_class,
     their_config,
@@ -136,15 +135,6 @@ def _open(path: Path) -> tuple[ModelConfig, torch.dtype, Tensors]:
     require_stored(config, sum(tensor.numel() for tensor in tensors.values()), str(path))
     double = any(tensor.dtype == torch.float64 for tensor in tensors.values())
     return _format(config).adjusted(config, tensors), torch.float64 if double else torch.float32, tensors
-
-
-def is_hf(folder: Path) -> bool:
-    """Return whether the config.json of a folder describes a model of `transformers`, supported or not."""
-    path = folder_of(folder) / "config.json"
-    try:
-        return path.is_file() and not {"architectures", "model_type"}.isdisjoint(read_json(path))
-    except RunError:  # damaged; opening the folder reports that
-        return False
 
 
 def _format(config: ModelConfig) -> Format[Any]:

@@ -9,8 +9,8 @@ from typing import Any, Literal
 
 from jumok.config import count_parameters
 from jumok.config.features import task_of
+from jumok.corpora.hub import is_hf
 from jumok.errors import JumokError, RunError
-from jumok.interop.huggingface import is_hf
 from jumok.runs.config import model_config_of, parse_config
 from jumok.runs.folder import is_training
 from jumok.serve.desk.curves import JSON, Curve, number, read_curve

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from jumok.corpora.hub import is_hf
 from jumok.errors import JumokError
-from jumok.interop.huggingface.convert import is_hf
 from jumok.runs.config import training_of
 from jumok.runs.folder import RunFolder
 from jumok.training.tasks.chat import Chat
