@@ -19,7 +19,8 @@ from jumok.cli.console.output import print_json
 from jumok.config import BERTConfig, GPTConfig
 from jumok.errors import JumokError, TextError
 from jumok.evaluation.classification import evaluate_classes, judge
-from jumok.inference.classify import class_logits, predict
+from jumok.inference.classify import predict
+from jumok.inference.torch_rows import class_logits
 from jumok.models import build
 from jumok.models.gpt import GPT
 from jumok.models.special_ids import SPECIAL_TOKENS

@@ -25,7 +25,8 @@ from conftest import loss_of
 from jumok.config import BERTConfig, GPTConfig, PoolingKind
 from jumok.config.features import TRANSFORMERS, kind_name, obstacle
 from jumok.errors import ConfigError, JumokError, TextError
-from jumok.inference.classify import class_logits, predict
+from jumok.inference.classify import predict
+from jumok.inference.torch_rows import class_logits
 from jumok.interop.huggingface import to_hf
 from jumok.models import Model, build
 from jumok.models.bert import BERT

@@ -14,7 +14,8 @@ from torch.nn import functional as F
 
 from jumok.data.rows import Rows
 from jumok.errors import TextError
-from jumok.inference.classify import framed_texts, listed, log_probabilities, require_classifier
+from jumok.inference.classify import framed_texts, listed, require_classifier
+from jumok.inference.torch_rows import log_probabilities
 from jumok.models import Model
 from jumok.models.checks import require_finite
 from jumok.text import Table

@@ -8,25 +8,24 @@ https://arxiv.org/abs/1908.10084). Shapes use the legend of `jumok.nn.attention`
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
-from torch import Tensor
 
-from jumok.data.rows import Rows
+from jumok.config import BERTConfig, GPTConfig
 from jumok.errors import ConfigError, TextError
-from jumok.inference.classify import batches_by_length, length_mask
-from jumok.models import Model
-from jumok.models.bert import BERT
-from jumok.models.checks import require_finite, require_tokenizer
-from jumok.models.gpt import GPT
-from jumok.models.modes import eval_mode
+from jumok.inference.native.parameters import NativeModel
+from jumok.inference.native.whole_texts import Numbers, hidden_states
+from jumok.models.checks import not_finite, require_tokenizer
 from jumok.models.special_ids import Framing
 from jumok.tokenizers import Ids
 
+if TYPE_CHECKING:
+    from jumok.models import Model
 
-def embed(model: Model, texts: Sequence[str]) -> Tensor:
-    """Return the embedding of each text: (N, C), float32, on the CPU; not normalized.
+
+def embed(model: Model | NativeModel, texts: Sequence[str]) -> Numbers:
+    """Return the embedding of each text: (N, C), float32; not normalized.
 
     A text does not depend on the others, up to rounding. The model is in eval mode meanwhile.
 
@@ -45,10 +44,9 @@ def embed(model: Model, texts: Sequence[str]) -> Tensor:
     return embed_ids(model, [tokenizer.encode(text) for text in texts])
 
 
-@torch.inference_mode()
-def embed_ids(model: Model, texts: Sequence[Ids]) -> Tensor:
+def embed_ids(model: Model | NativeModel, texts: Sequence[Ids]) -> Numbers:
     """As `embed`, for texts that are ids already, without special tokens around them: (T,) each."""
-    if not isinstance(model, BERT | GPT):
+    if not isinstance(model.config, BERTConfig | GPTConfig):
         raise ConfigError(
             "embeddings are computed with a BERT or a GPT, and this model is of the kind {kind}.",
             kind=type(model).__name__,
@@ -56,7 +54,7 @@ def embed_ids(model: Model, texts: Sequence[Ids]) -> Tensor:
     framing = Framing.of(model.config, require_tokenizer(model))
     before, room = framing.before, framing.room
     after: tuple[int, ...] = framing.after
-    if isinstance(model, GPT):  # no token of a text attends to those after it
+    if isinstance(model.config, GPTConfig):  # no token of a text attends to those after it
         after, room = (), room + len(after)
     for number, text in enumerate(texts, 1):
         if not 1 <= len(text) <= room:
@@ -66,17 +64,15 @@ def embed_ids(model: Model, texts: Sequence[Ids]) -> Tensor:
                 count=len(text),
                 room=room,
             )
-    found = torch.empty(len(texts), model.config.n_embd)
-    if not texts:
-        return found
-    rows = Rows.of([np.concatenate((before, np.asarray(text, np.int64), after)) for text in texts])
-    with eval_mode(model):
-        for places, ids, lengths in batches_by_length(model, rows, np.arange(len(rows))):
-            mask = length_mask(ids, lengths)  # (B, T)
-            hidden = model.hidden(ids, mask) if isinstance(model, BERT) else model.hidden(ids)  # (B, T, C)
-            counted = length_mask(ids, lengths - len(after))  # (B, T)
-            counted[:, : len(before)] = False
-            means = hidden.float().masked_fill(~counted[..., None], 0).sum(dim=1) / counted.sum(dim=1, keepdim=True)
-            found[places] = means.cpu()  # (B, C)
-    require_finite(found)
+    rows = [np.array([*before, *text, *after], np.int64) for text in texts]
+    found = np.empty((len(rows), model.config.n_embd), np.float32)
+    if isinstance(model, NativeModel):  # nothing comes after the text
+        for number, hidden in enumerate(hidden_states(model, rows)):  # (T, C)
+            found[number] = hidden[len(before) :].mean(axis=0)
+    elif rows:
+        from jumok.inference.torch_rows import mean_states
+
+        found = mean_states(model, rows, len(before), len(after))
+    if not np.isfinite(found).all():
+        raise not_finite()
     return found

@@ -10,14 +10,11 @@ import copy
 from itertools import chain
 
 import numpy as np
-from torch.nn import functional as F
 
 from jumok.inference.classify import predict_whole
 from jumok.inference.embed import embed_ids
-from jumok.inference.fill_mask import fill_mask, mask_token, require_masked_model
 from jumok.messages import users_language
 from jumok.models.checks import require_tokenizer
-from jumok.models.encoder_decoder import EncoderDecoder
 from jumok.serve.completions import require_known
 from jumok.serve.errors import APIError
 from jumok.serve.replies import to_json
@@ -32,9 +29,6 @@ from jumok.serve.schemas import (
 from jumok.serve.served_models import ServedModel
 from jumok.serve.settings import ServeSettings
 from jumok.serve.text_responses import require_short, token_name
-from jumok.view.model_page import ModelPage
-from jumok.view.page import page_of
-from jumok.view.trace import Trace, trace
 
 MOST_MASKS = 100  # each is a pass of the model
 
@@ -53,7 +47,9 @@ def embed(served: ServedModel, body: EmbeddingBody, settings: ServeSettings) -> 
         else:
             require_known(given, tokenizer, "input")
             texts.append(np.array(given, np.int64))
-    vectors = F.normalize(embed_ids(served.model, texts), dim=1).numpy().astype("<f4")  # (N, C)
+    means = embed_ids(served.model, texts)  # (N, C)
+    lengths = np.linalg.norm(means, axis=1, keepdims=True)
+    vectors = (means / lengths.clip(1e-12)).astype("<f4")
     found = [
         base64.b64encode(vector.tobytes()).decode() if body.encoding_format == "base64" else vector.tolist()
         for vector in vectors
@@ -90,6 +86,8 @@ def classify(served: ServedModel, body: ClassifyBody, settings: ServeSettings) -
 
 def fill(served: ServedModel, body: FillMaskBody, settings: ServeSettings) -> str:
     """Return the text with its masks filled, and the candidates for each; `position` counts characters of the input."""
+    from jumok.inference.fill_mask import fill_mask, mask_token, require_masked_model
+
     require_short("input", len(body.input), settings)
     masks = body.input.count(mask_token(require_tokenizer(require_masked_model(served.model))))
     if masks > MOST_MASKS:
@@ -118,20 +116,22 @@ def tokenize(served: ServedModel, body: TokenizeBody, settings: ServeSettings) -
 
 def view_page(served: ServedModel, body: PageBody, settings: ServeSettings) -> str:
     """Return the page of the viewer for a text, as `jumok view` writes it."""
-    return page_of(_trace(served, body.text, body.target, settings), language=users_language()).html
+    from jumok.view.page import page_of
+    from jumok.view.trace import trace
 
-
-def share_page(served: ServedModel, body: ModelBody, settings: ServeSettings) -> str:
-    """Return a page that holds the model, as `jumok share` writes it."""
-    return ModelPage(served.model, served.name, language=users_language()).html
-
-
-def _trace(served: ServedModel, text: str, target: str | None, settings: ServeSettings) -> Trace:
-    require_short("text", len(text), settings)
-    require_short("target", len(target or ""), settings)
-    if target is not None and not isinstance(served.model, EncoderDecoder):  # the error of `trace` quotes it
+    require_short("text", len(body.text), settings)
+    require_short("target", len(body.target or ""), settings)
+    if body.target is not None and served.task != "seq2seq":  # the error of `trace` quotes it
         raise APIError("target is for an encoder–decoder; this model has none.", param="target")
     # Hooks are set on modules of its own with the same parameters: a service may run those of `served.model` now.
     shared = chain(served.model.parameters(), served.model.buffers(), [served.model.tokenizer])
     model = copy.deepcopy(served.model, {id(one): one for one in shared})
-    return trace(model, text, target=target, name=served.name)
+    found = trace(model, body.text, target=body.target, name=served.name)
+    return page_of(found, language=users_language()).html
+
+
+def share_page(served: ServedModel, body: ModelBody, settings: ServeSettings) -> str:
+    """Return a page that holds the model, as `jumok share` writes it."""
+    from jumok.view.model_page import ModelPage
+
+    return ModelPage(served.model, served.name, language=users_language()).html

@@ -19,7 +19,7 @@ from jumok.data.rows import MULTIPLE, evenly_spread
 from jumok.errors import TextError
 from jumok.evaluation.classification import ClassEvaluation, judge, labelled
 from jumok.evaluation.seq2seq import whole_pairs
-from jumok.inference.classify import Classifier, length_mask, log_probabilities
+from jumok.inference.torch_rows import Classifier, length_mask, log_probabilities
 from jumok.messages import message, tr
 from jumok.models.checks import require_finite
 from jumok.models.gpt import GPT, token_losses
