@@ -9,6 +9,7 @@ import os
 import random
 import re
 import shutil
+import subprocess
 import sys
 import threading
 import time
@@ -23,8 +24,9 @@ import torch
 from torch import Tensor, nn
 
 from jumok.config import RungConfig
-from jumok.errors import JumokError
+from jumok.errors import ConfigError, JumokError
 from jumok.inference.engine import Engine
+from jumok.inference.generate import score_ids, write_all
 from jumok.inference.native import build
 from jumok.inference.native.build import library, why_not
 from jumok.inference.native.from_torch import can_run, pack
@@ -39,9 +41,12 @@ from jumok.inference.native.parameters import (
     rounded,
 )
 from jumok.inference.native.slots import NativeSlots
+from jumok.inference.requests import Request
+from jumok.inference.sampling import Sampling
 from jumok.inference.slots import Chunk
 from jumok.models.gpt import GPT
 from jumok.nn.blocks import MLP
+from jumok.tokenizers import train_tokenizer
 
 pytestmark = pytest.mark.compile
 
@@ -79,8 +84,8 @@ def threads() -> Iterator[Callable[[int], None]]:
 def tiny(seed: int = 0, **changes: Any) -> GPT:
     """A small model with random weights, norms and biases included."""
     torch.manual_seed(seed)
-    shape = {"context_length": CONTEXT, "n_layer": 2, "n_head": 4, "n_embd": 32, **changes}
-    model = GPT(test_torch_slots.config_of(vocab_size=V, **shape)).eval()
+    shape = {"vocab_size": V, "context_length": CONTEXT, "n_layer": 2, "n_head": 4, "n_embd": 32, **changes}
+    model = GPT(test_torch_slots.config_of(**shape)).eval()
     for name, parameter in model.named_parameters():
         nn.init.normal_(parameter, mean=1.0 if "norm" in name and name.endswith("weight") else 0.0, std=0.3)
     return model
@@ -195,6 +200,87 @@ def test_large_numbers_stay_finite():
         wanted = by_model(model, ids)
         assert wanted.isfinite().all()
         assert_close(each_position(model, ids), wanted, 1e-4)
+
+
+WITHOUT_TORCH = """
+import itertools, sys
+import numpy as np
+from jumok.config import GenerationRules, GPTConfig
+from jumok.inference.engine import Engine
+from jumok.inference.generate import generate, generate_ids, score_ids, stream
+from jumok.inference.native.parameters import NativeModel, parameter_shapes
+from jumok.inference.requests import text_request
+from jumok.inference.sampling import Sampling
+from jumok.tokenizers import train_tokenizer
+
+tokenizer = train_tokenizer("그날 밤 달이 밝았다. 나는 집에 갔다. ", "char", min_count=1)
+rules = GenerationRules(suppress_tokens=(1,), bad_words_ids=((2,), (3, 4)), min_new_tokens=3)
+for changes in ({}, {"generation": rules, "eos_ids": (7,)}):
+    config = GPTConfig(vocab_size=tokenizer.vocab_size, context_length=16, n_layer=2, n_head=2, n_embd=32, **changes)
+    draw = np.random.default_rng(0)
+    tensors = {name: draw.normal(size=shape) / 5 for name, shape in parameter_shapes(config).items()}
+    for kind in ("float32", "bfloat16", "int8"):
+        model = NativeModel(config, tensors, tokenizer, kind)
+        for settings in (
+            {"temperature": 0}, {}, {"top_k": 5}, {"top_p": 0.8}, {"min_p": 0.1}, {"repetition_penalty": 1.3},
+            {"presence_penalty": 1.0, "frequency_penalty": 0.5},
+            {"top_k": 9, "top_p": 0.9, "min_p": 0.01, "repetition_penalty": 1.1},
+        ):
+            how = {"tokens": 20, "seed": 1, "stop": ["없음"], **settings}
+            one, other = generate(model, ["그날", "나는 집에 "], samples=2, **how)
+            assert "".join(stream(model, "그날", **how)) == one[0].text
+            assert all(len(text.ids) == 20 or "eos_ids" in changes for text in (*one, *other))
+        ids = [5, *itertools.islice(generate_ids(model, [5], Sampling(temperature=0)), 30)]
+        scores = score_ids(model, ids, 3)
+        assert changes or [one.top[0][0] for one in scores[1:]] == ids[1:]
+        engine = Engine(model, 2)
+        text = engine.admit(text_request(model, "나는", Sampling(), tokens=20, top=2))
+        while text.finish is None:
+            engine.step()
+assert "torch" not in sys.modules
+"""
+
+
+def test_texts_are_written_without_pytorch(built: Path):
+    """With every setting; PyTorch is not imported, which takes longer than everything else."""
+    environment = os.environ | {"JUMOK_CACHE": str(built.parent)}
+    command = [sys.executable, "-W", "error", "-c", WITHOUT_TORCH]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_native_model_writes_as_the_model_it_was_made_of(kind: Kind):
+    """Past the end of the context."""
+    model = tiny(context_length=20)
+    native, quantize = pack(model, kind), None if kind == "float32" else kind
+    requests = [Request(prompt=some_ids(9, seed), sampling=Sampling(), tokens=30, seed=seed) for seed in range(3)]
+    found, wanted = (
+        [text.drawn for text in write_all(Engine(one, 3, quantize=quantize), requests)] for one in (native, model)
+    )
+    assert found == wanted
+    with pytest.raises(ConfigError, match="already"):
+        Engine(native, quantize="int8" if kind == "bfloat16" else "bfloat16")
+
+
+def test_a_native_model_scores_as_the_model_it_was_made_of(monkeypatch: pytest.MonkeyPatch):
+    """Over several windows, of several chunks each."""
+    monkeypatch.setattr(NativeSlots, "longest", 7)
+    tokenizer = train_tokenizer("그날 밤 달이 밝았다.", "char", min_count=1)
+    model = tiny(context_length=20, vocab_size=tokenizer.vocab_size)
+    model.tokenizer = tokenizer
+    ids = [token % model.tokenizer.vocab_size for token in some_ids(50)]
+    for one, other in zip(score_ids(pack(model), ids, top=3), score_ids(model, ids, top=3), strict=True):
+        assert one.id == other.id
+        assert one.log_probability == pytest.approx(other.log_probability, abs=1e-4)
+        assert [token for token, _ in one.top] == [token for token, _ in other.top]
+
+
+def test_a_native_model_needs_the_step(monkeypatch: pytest.MonkeyPatch):
+    native = pack(tiny())
+    monkeypatch.setenv("JUMOK_NATIVE", "0")
+    with pytest.raises(ConfigError, match="JUMOK_NATIVE=0 is set"):
+        Engine(native)
 
 
 # --- texts of their own -----------------------------------------------------------------------------------------------

@@ -134,7 +134,9 @@ class Targets:
         self.failed = ~logits.isfinite().all(dim=-1)  # (B,)
         wide = torch.promote_types(logits.dtype, torch.float32)
         log_probabilities = logits.to(wide).log_softmax(dim=-1)  # (B, V)
-        log_probabilities = self._rules.apply(log_probabilities, self.ids.tolist())  # (B, V)
+        if self._rules:
+            allowed = self._rules.apply(log_probabilities.cpu().numpy(), self.ids.tolist())  # (B, V)
+            log_probabilities = torch.from_numpy(allowed).to(self.device)
         return log_probabilities.masked_fill(self.failed[:, None], -math.inf)
 
     def finished(self, row: int, last: int, score: float) -> Answer:

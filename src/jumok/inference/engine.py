@@ -11,24 +11,27 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any, cast
 
-import torch
-from torch import Tensor
+import numpy as np
+from numpy.typing import NDArray
 
+from jumok.config import EncoderDecoderConfig, GPTConfig
 from jumok.config.features import changes_angles
 from jumok.errors import ConfigError
-from jumok.inference.native.build import library
-from jumok.inference.native.from_torch import can_run, is_plain, pack
+from jumok.inference.native.build import library, why_not
+from jumok.inference.native.parameters import NativeModel
 from jumok.inference.native.slots import NativeSlots
 from jumok.inference.requests import Drawn, Request
 from jumok.inference.rules import NextIdRules
-from jumok.inference.sampling import drawn, filtered
+from jumok.inference.sampling import Numbers, drawn, filtered, likeliest, log_softmax
 from jumok.inference.slots import Chunk, Quantization, Slots, window_start
-from jumok.inference.torch_slots import AnswerSlots, TorchSlots, WindowSlots
 from jumok.inference.writer import Continuation
-from jumok.models.encoder_decoder import EncoderDecoder
-from jumok.models.gpt import GPT
-from jumok.models.modes import parts_in_eval_mode
+
+if TYPE_CHECKING:
+    from jumok.inference.torch_slots import AnswerSlots
+    from jumok.models.encoder_decoder import EncoderDecoder
+    from jumok.models.gpt import GPT
 
 MIN_SHARED_PREFIX = 16  # ids at the beginning of two texts that are worth copying instead of reading
 PREFIX_CACHE_SLOTS = 8  # free slots that keep their content, for texts that begin alike
@@ -41,10 +44,12 @@ class Engine:
     have in common at their beginning is read once and copied.
 
     Args:
-        model: a GPT or an EncoderDecoder. Its tokenizer makes the texts; without one there are only ids.
+        model: a GPT, of PyTorch or a NativeModel, or an EncoderDecoder. Its tokenizer makes the texts; without one
+            there are only ids.
         slots: the most texts at a time.
-        quantize: "int8" rounds the matrices to 8 bits, "bfloat16" to 16; both need the native step.
-        cache: keep keys and values of a GPT; without them the texts are the same, and take longer.
+        quantize: "int8" rounds the matrices to 8 bits, "bfloat16" to 16; both need the native step. A NativeModel is
+            rounded already.
+        cache: keep keys and values of a GPT of PyTorch; without them the texts are the same, and take longer.
         build: compile the native step if this machine can and has not yet.
 
     Attributes:
@@ -57,7 +62,7 @@ class Engine:
 
     def __init__(
         self,
-        model: GPT | EncoderDecoder,
+        model: GPT | EncoderDecoder | NativeModel,
         slots: int = 64,
         *,
         quantize: Quantization | None = None,
@@ -68,11 +73,10 @@ class Engine:
         self.read = self.reused = 0
         self._model = model
         self._slots = make_slots(model, slots, quantize, cache, build)
-        self._cached, self._parts = not isinstance(self._slots, WindowSlots), list(model.modules())
         self._known = model.tokenizer.vocab_size if model.tokenizer is not None else model.config.vocab_size
         self._held: list[list[int]] = [[] for _ in range(slots)]  # the ids whose keys and values each slot holds
         self._free: OrderedDict[int, None] = OrderedDict.fromkeys(range(slots))  # the one used last comes last
-        self._shares = isinstance(model, GPT)  # the keys of an answer depend on its source, too
+        self._answers = isinstance(model.config, EncoderDecoderConfig)  # its keys depend on the source, too
 
     @property
     def free(self) -> int:
@@ -89,7 +93,7 @@ class Engine:
         """
         if not self._free:
             raise RuntimeError("all slots of the engine are in use")
-        if isinstance(self._slots, AnswerSlots) != (request.source is not None):
+        if self._answers != (request.source is not None):
             raise ConfigError("a request has a source if the model is an EncoderDecoder, and none for a GPT.")
         context = self._model.config.context_length
         if request.source is not None and not 1 <= len(request.source) <= context:
@@ -114,8 +118,8 @@ class Engine:
         )
         text = Continuation(request, self._model.tokenizer, self._known, rules or None)
         place = _ActiveText(text, self._best_slot(text.ids))
-        if isinstance(self._slots, AnswerSlots) and request.source is not None:
-            self._slots.begin(place.slot, request.source)
+        if request.source is not None:
+            cast("AnswerSlots", self._slots).begin(place.slot, request.source)
         del self._free[place.slot]
         self.active.append(place)
         return text
@@ -127,7 +131,6 @@ class Engine:
                 self._leave([place])
                 text.end("cancelled")
 
-    @torch.inference_mode()
     def step(self) -> list[Continuation]:
         """Read what is due of each text, and choose an id for those that have been read to their end.
 
@@ -146,8 +149,7 @@ class Engine:
             places.append(place)
         if not chunks:
             return []
-        with parts_in_eval_mode(self._parts):
-            logits = torch.as_tensor(self._slots.read(chunks))[:, : self._known]  # (N, V)
+        logits = self._slots.read(chunks)[:, : self._known]  # (N, V)
         ready = []
         for row, (place, chunk) in enumerate(zip(places, chunks, strict=True)):
             held = self._held[place.slot]
@@ -155,7 +157,7 @@ class Engine:
             self.read += place.of_prompt(chunk.start, len(chunk.ids))
             if place.start + len(held) == len(place.text.ids):
                 ready.append(row)
-            if not self._cached:
+            if not self._slots.caches:
                 held.clear()
         texts = [places[row].text for row in ready]
         self._choose(logits if len(ready) == len(chunks) else logits[ready], texts)
@@ -174,7 +176,7 @@ class Engine:
                 held.clear()
             place.start, place.is_new = start, True
         if place.is_new:
-            if self._shares and self._cached:
+            if self._slots.caches and not self._answers:
                 if self._share(place):
                     return None
                 self.reused += place.of_prompt(0, len(held))
@@ -209,7 +211,7 @@ class Engine:
 
     def _best_slot(self, ids: Sequence[int]) -> int:
         """Return the free slot that has the longest prefix of a text, or else the least recently used one."""
-        if self._shares:
+        if not self._answers:
             window = ids[window_start(len(ids), self._model.config.context_length) :]
             length, best = self._longest_prefix(window, self._free)
             if length >= MIN_SHARED_PREFIX:
@@ -225,7 +227,7 @@ class Engine:
         self.active = [place for place in self.active if place not in places]
         for place in places:
             self._free[place.slot] = None
-            if place.text.finish == "not finite" or not self._shares:
+            if place.text.finish == "not finite" or self._answers:
                 self._forget(place.slot)
         for slot in list(self._free)[:-PREFIX_CACHE_SLOTS]:
             if self._held[slot]:
@@ -237,13 +239,13 @@ class Engine:
 
     # --- what to write ------------------------------------------------------------------------------------------------
 
-    def _choose(self, logits: Tensor, texts: Sequence[Continuation]) -> None:
+    def _choose(self, logits: Numbers, texts: Sequence[Continuation]) -> None:
         """Give each text its next id, or end it if its logits are not finite. logits: (N, V), of the texts."""
         native = self._slots if isinstance(self._slots, NativeSlots) else None
         groups: dict[object, list[int]] = {}
         for row, text in enumerate(texts):
             request = text.request
-            # How a text is drawn must not depend on the others: the native draw rounds differently from PyTorch.
+            # How a text is drawn must not depend on the others: the native draw rounds differently from NumPy.
             plain = native is not None and text.has_plain_sampling
             groups.setdefault(None if plain else (request.sampling, text.rules is None), []).append(row)
         for settings, rows in groups.items():
@@ -256,14 +258,28 @@ class Engine:
 
 
 def make_slots(
-    model: GPT | EncoderDecoder, slots: int, quantize: Quantization | None, cache: bool, build: bool
+    model: GPT | EncoderDecoder | NativeModel, slots: int, quantize: Quantization | None, cache: bool, build: bool
 ) -> Slots:
     """Return the fastest slots for a model on its device.
 
     Raises:
-        ConfigError: quantised matrices where the native step does not compute the model.
+        ConfigError: quantised matrices where the native step does not compute the model; or a NativeModel where there
+            is no native step, or quantised otherwise.
     """
-    if isinstance(model, EncoderDecoder):
+    if isinstance(model, NativeModel):
+        if quantize not in (None, model.kind):
+            raise ConfigError(
+                "quantize={quantize!r} was given, and the matrices of this model are {kind} already.",
+                quantize=quantize,
+                kind=model.kind,
+            )
+        if not library(build=True):
+            raise ConfigError("a NativeModel writes with the C++ step: {reason}", reason=why_not())
+        return NativeSlots(model, slots)
+    from jumok.inference.native.from_torch import can_run, is_plain, pack
+    from jumok.inference.torch_slots import AnswerSlots, TorchSlots, WindowSlots
+
+    if not isinstance(model.config, GPTConfig):
         return AnswerSlots(model, slots)
     keeps = cache and not changes_angles(model.config) and is_plain(model)
     if keeps and can_run(model) and library(build or quantize is not None):
@@ -305,35 +321,35 @@ def common_prefix_length(one: Sequence[int], other: Sequence[int]) -> int:
     return low
 
 
-def _choose_by_temperature(slots: NativeSlots, logits: Tensor, texts: Sequence[Continuation]) -> None:
+def _choose_by_temperature(slots: NativeSlots, logits: Numbers, texts: Sequence[Continuation]) -> None:
     """As `Engine._choose`, for texts with plain sampling, of any temperatures."""
     temperatures = [text.request.sampling.temperature for text in texts]
     uniform = [text.uniform() if warm else 0.0 for text, warm in zip(texts, temperatures, strict=True)]
-    ids = slots.draw(logits.numpy(), temperatures, uniform)
+    ids = slots.draw(logits, temperatures, uniform)
     if min(ids) < 0:
         logits, texts = _finite(logits, [token >= 0 for token in ids], texts)
         ids = [token for token in ids if token >= 0]
-    _push(ids, logits.log_softmax(dim=-1) if _wants_logprobs(texts) else None, texts)
+    _push(ids, logits, texts)
 
 
-def _choose_by_settings(logits: Tensor, texts: Sequence[Continuation]) -> None:
+def _choose_by_settings(logits: Numbers, texts: Sequence[Continuation]) -> None:
     """As `Engine._choose`, for texts with equal settings."""
-    logits, texts = _finite(logits, logits.isfinite().all(dim=-1).tolist(), texts)
+    logits, texts = _finite(logits, [bool(np.isfinite(row).all()) for row in logits], texts)
     if not texts:
         return
     sampling = texts[0].request.sampling
-    log_probabilities = _apply_rules(logits.log_softmax(dim=-1), texts) if _wants_logprobs(texts) else None  # (N, V)
-    logits = _apply_rules(logits, texts)  # (N, V)
     seen, counts = (_stacked([getattr(text, name) for text in texts]) for name in ("seen", "counts"))
-    chances = filtered(logits, sampling, seen, counts)  # (N, V)
+    chances = filtered(_apply_rules(logits, texts), sampling, seen, counts)  # (N, V)
     if sampling.temperature == 0:
-        new = chances.argmax(dim=-1)  # (N,)
+        new = chances.argmax(axis=-1)  # (N,)
     else:
-        new = drawn(chances, torch.tensor([[text.uniform()] for text in texts], dtype=torch.float64))[:, 0]  # (N,)
-    _push(new.tolist(), log_probabilities, texts)
+        new = drawn(chances, np.array([text.uniform() for text in texts]))  # (N,)
+    _push(new.tolist(), logits, texts)
 
 
-def _finite(logits: Tensor, finite: Sequence[bool], texts: Sequence[Continuation]) -> tuple[Tensor, list[Continuation]]:
+def _finite(
+    logits: Numbers, finite: Sequence[bool], texts: Sequence[Continuation]
+) -> tuple[Numbers, list[Continuation]]:
     """Return the texts with finite logits, and these logits; the others end."""
     for text, fine in zip(texts, finite, strict=True):
         if not fine:
@@ -342,33 +358,26 @@ def _finite(logits: Tensor, finite: Sequence[bool], texts: Sequence[Continuation
     return logits if len(rows) == len(texts) else logits[rows], [texts[row] for row in rows]
 
 
-def _wants_logprobs(texts: Sequence[Continuation]) -> bool:
-    return any(text.request.top is not None for text in texts)
-
-
-def _apply_rules(values: Tensor, texts: Sequence[Continuation]) -> Tensor:
+def _apply_rules(values: Numbers, texts: Sequence[Continuation]) -> Numbers:
     """Return logits or log-probabilities, (N, V), with -inf where the rules of a text forbid an id."""
     if all(text.rules is None for text in texts):
         return values
     rows = [row if text.rules is None else text.rules(row, text.ids) for row, text in zip(values, texts, strict=True)]
-    return torch.stack(rows)
+    return np.stack(rows)
 
 
-def _stacked(rows: Sequence[Tensor | None]) -> Tensor | None:
+def _stacked(rows: Sequence[NDArray[Any] | None]) -> NDArray[Any] | None:
     found = [row for row in rows if row is not None]
-    return torch.stack(found) if found else None
+    return np.stack(found) if found else None
 
 
-def _push(ids: Sequence[int], log_probabilities: Tensor | None, texts: Sequence[Continuation]) -> None:
-    """Give each text its id, with the log-probabilities that it asks for, of (N, V)."""
-    if log_probabilities is None:
-        for text, token in zip(texts, ids, strict=True):
+def _push(ids: Sequence[int], logits: Numbers, texts: Sequence[Continuation]) -> None:
+    """Give each text its id, with the log-probabilities that it asks for, of logits (N, V)."""
+    for token, row, text in zip(ids, logits, texts, strict=True):
+        top = text.request.top
+        if top is None:
             text.push(Drawn(token))
-        return
-    own: list[float] = log_probabilities.gather(1, torch.tensor(ids)[:, None])[:, 0].tolist()
-    tops = [text.request.top for text in texts]
-    best = log_probabilities.topk(min(max(top or 0 for top in tops), log_probabilities.shape[1]), dim=-1)
-    pairs = zip(best.indices.tolist(), best.values.tolist(), strict=True)
-    for text, token, value, top, (likeliest, values) in zip(texts, ids, own, tops, pairs, strict=True):
-        told = (value, tuple(zip(likeliest[:top], values[:top], strict=True))) if top is not None else ()
-        text.push(Drawn(token, *told))
+        else:
+            values = log_softmax(row)  # (V,)
+            values = values if text.rules is None else text.rules(values, text.ids)
+            text.push(Drawn(token, float(values[token]), likeliest(values, top)))

@@ -11,22 +11,25 @@ import sys
 from collections import deque
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal, Unpack, overload
+from typing import TYPE_CHECKING, Literal, Unpack, cast, overload
 
-import torch
+import numpy as np
 
-from jumok.config import require_choice, require_range, require_type
+from jumok.config import GPTConfig, require_choice, require_range, require_type
 from jumok.errors import ConfigError
-from jumok.inference.engine import Engine
+from jumok.inference.engine import Engine, make_slots
+from jumok.inference.native.parameters import NativeModel
+from jumok.inference.native.slots import NativeSlots
 from jumok.inference.requests import Drawn, Request, sample_number, text_request
-from jumok.inference.sampling import Sampling, SamplingSettings
-from jumok.inference.slots import QUANTIZATIONS, Quantization, window_start
+from jumok.inference.sampling import Numbers, Sampling, SamplingSettings, likeliest, log_softmax
+from jumok.inference.slots import QUANTIZATIONS, Chunk, Quantization, window_start
 from jumok.inference.writer import Continuation
-from jumok.models import Model, require_memory_for_texts
-from jumok.models.checks import not_finite, require_finite, require_tokenizer
-from jumok.models.gpt import GPT
-from jumok.models.modes import eval_mode
+from jumok.models import require_memory_for_texts
+from jumok.models.checks import not_finite, require_tokenizer
 from jumok.models.special_ids import prompt_ids
+
+if TYPE_CHECKING:
+    from jumok.models.gpt import GPT
 
 LARGEST_BATCH = 128  # texts that are written side by side
 BUILT_FROM = 2_000  # tokens of a text, from which the C++ step is built if it is not there
@@ -66,17 +69,17 @@ class GenerateSettings(SamplingSettings, total=False):
 
 
 @overload
-def generate(model: GPT, prompt: str = "", **settings: Unpack[GenerateSettings]) -> list[Completion]: ...
+def generate(model: GPT | NativeModel, prompt: str = "", **settings: Unpack[GenerateSettings]) -> list[Completion]: ...
 
 
 @overload
 def generate(
-    model: GPT, prompt: list[str] | tuple[str, ...], **settings: Unpack[GenerateSettings]
+    model: GPT | NativeModel, prompt: list[str] | tuple[str, ...], **settings: Unpack[GenerateSettings]
 ) -> list[list[Completion]]: ...
 
 
 def generate(
-    model: GPT,
+    model: GPT | NativeModel,
     prompt: str | list[str] | tuple[str, ...] = "",
     *,
     tokens: int = 200,
@@ -92,7 +95,7 @@ def generate(
     The model is in eval mode meanwhile; torch's own random numbers are not touched.
 
     Args:
-        model: with its tokenizer at `model.tokenizer`, as `jumok.load` returns it.
+        model: with its tokenizer at `model.tokenizer`, as `jumok.load` or `jumok.runs.native.load_to_write` returns it.
         prompt: any text, also longer than the context; "" begins a new text, as after a newline, or after the id with
             which an imported model begins. Or a list of texts of any lengths: each is continued as it would be alone,
             all of them sooner than one by one.
@@ -159,7 +162,7 @@ def _seed(seed: int | None) -> int:
 
 
 def stream(
-    model: GPT,
+    model: GPT | NativeModel,
     prompt: str = "",
     *,
     tokens: int = 200,
@@ -195,7 +198,7 @@ def stream(
 
 
 def generate_ids(
-    model: GPT,
+    model: GPT | NativeModel,
     prompt: Sequence[int],
     sampling: Sampling,
     *,
@@ -219,8 +222,7 @@ def generate_ids(
             raise not_finite()
 
 
-@torch.inference_mode()
-def score_ids(model: GPT, ids: Sequence[int], top: int = 0) -> list[Drawn]:
+def score_ids(model: GPT | NativeModel, ids: Sequence[int], top: int = 0) -> list[Drawn]:
     """Return each id of a text with its log-probability after those before it, and the `top` likeliest ids there.
 
     The model sees the same window of the text as when it writes (`window_start`). The first id has no
@@ -236,34 +238,42 @@ def score_ids(model: GPT, ids: Sequence[int], top: int = 0) -> list[Drawn]:
         JumokError: the logits are not finite.
     """
     known, context = require_tokenizer(model).vocab_size, model.config.context_length
-    whole = torch.tensor(list(ids), device=model.token_embedding.weight.device)  # (T,)
     found = [Drawn(id=one) for one in ids[:1]]
-    with eval_mode(model):
-        while len(found) < len(ids):
-            first = len(found)  # the id to predict, from those before it
-            start = window_start(first, context)
-            end = first  # the last id that is predicted from a window that begins there
-            while end + 1 < len(ids) and window_start(end + 1, context) == start:
-                end += 1
-            logits = model.head(model.hidden(whole[None, start:end])[0, first - 1 - start :])[:, :known]  # (N, V)
-            require_finite(logits)
-            log_probabilities = logits.float().log_softmax(dim=-1)  # (N, V)
-            best = log_probabilities.topk(min(top, known), dim=-1)  # (N, top)
-            own = log_probabilities.gather(1, whole[first : end + 1, None])[:, 0]  # (N,)
-            found += [
-                Drawn(id=one, log_probability=value, top=tuple(zip(likeliest, values, strict=True)))
-                for one, value, likeliest, values in zip(
-                    ids[first : end + 1], own.tolist(), best.indices.tolist(), best.values.tolist(), strict=True
-                )
-            ]
+    while len(found) < len(ids):
+        first = len(found)  # the id to predict, from those before it
+        start = window_start(first, context)
+        end = first  # the last id that is predicted from a window that begins there
+        while end + 1 < len(ids) and window_start(end + 1, context) == start:
+            end += 1
+        logits = _window_logits(model, ids[start:end], first - 1 - start)[:, :known]  # (N, V)
+        if not np.isfinite(logits).all():
+            raise not_finite()
+        for token, values in zip(ids[first : end + 1], log_softmax(logits), strict=True):
+            found.append(Drawn(id=token, log_probability=float(values[token]), top=likeliest(values, top)))
     return found
 
 
+def _window_logits(model: GPT | NativeModel, ids: Sequence[int], first: int) -> Numbers:
+    """Return the logits after each id of a text that the model reads at once, from one on: (T - first, V)."""
+    if not isinstance(model, NativeModel):
+        from jumok.inference.torch_slots import window_logits
+
+        return window_logits(model, ids, first)
+    slots = cast("NativeSlots", make_slots(model, 1, None, cache=True, build=True))
+    parts = [Chunk(0, start, ids[start : start + slots.longest]) for start in range(0, len(ids), slots.longest)]
+    return np.concatenate([slots.read_every([part])[0] for part in parts])[first:]
+
+
 def _prepare(
-    model: Model, prompts: Sequence[str], tokens: int, seed: int | None, stop: Sequence[str], quantize: str | None
+    model: GPT | NativeModel,
+    prompts: Sequence[str],
+    tokens: int,
+    seed: int | None,
+    stop: Sequence[str],
+    quantize: str | None,
 ) -> list[list[int]]:
     """Check what the two calls share; the ids that each text starts from."""
-    if not isinstance(model, GPT):
+    if not isinstance(getattr(model, "config", None), GPTConfig):
         raise ConfigError(
             "generate continues a text with a GPT, and this model is of the kind {kind}. An "
             "EncoderDecoder answers a text: from jumok.inference.answer import answer.",

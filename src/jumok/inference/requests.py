@@ -7,19 +7,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-from jumok.config import require_range
+from jumok.config import EncoderDecoderConfig, require_range
 from jumok.errors import ConfigError, JumokError, TokenizerError
 from jumok.inference.answer_search import special_ids
 from jumok.inference.sampling import Sampling
-from jumok.models import Model
-from jumok.models.checks import require_tokenizer
-from jumok.models.encoder_decoder import EncoderDecoder
-from jumok.models.gpt import GPT
+from jumok.models.checks import Described, require_tokenizer
 from jumok.models.special_ids import prompt_ids, start_ids
 from jumok.text.hangul import nfc
 from jumok.tokenizers import Tokenizer
+
+if TYPE_CHECKING:
+    from jumok.inference.native.parameters import NativeModel
+    from jumok.models.encoder_decoder import EncoderDecoder
+    from jumok.models.gpt import GPT
 
 Finish = Literal["stop", "length", "not finite", "cancelled"]
 MOST_SAMPLES = 2**32  # of a prompt; a number for each sample, which does not depend on how many there are
@@ -71,7 +73,7 @@ class Request:
 
 
 def text_request(
-    model: GPT,
+    model: GPT | NativeModel,
     prompt: str | Sequence[int],
     sampling: Sampling,
     *,
@@ -144,14 +146,14 @@ def answer_request(
     )
 
 
-def require_answering(model: Model) -> Tokenizer:
+def require_answering(model: Described) -> Tokenizer:
     """Return the tokenizer of a model that can answer.
 
     Raises:
         ConfigError: it is no encoder–decoder.
         TokenizerError: it has no tokenizer, or no id that begins or ends an answer.
     """
-    if not isinstance(model, EncoderDecoder):
+    if not isinstance(model.config, EncoderDecoderConfig):
         raise ConfigError(
             "only an EncoderDecoder answers, and this model is of the kind {kind}; train one with "
             "task seq2seq. A GPT continues a text: jumok.generate.",

@@ -10,10 +10,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 
-import torch
-from torch import Tensor
+import numpy as np
+from numpy.typing import NDArray
 
 from jumok.config import EncoderDecoderConfig, GenerationRules, GPTConfig
+from jumok.inference.sampling import Numbers
 from jumok.tokenizers import Tokenizer
 
 
@@ -44,8 +45,8 @@ class NextIdRules:
             ends = config.eos_ids
         known = config.vocab_size if tokenizer is None else tokenizer.vocab_size
 
-        def within(ids: Iterable[int | None]) -> Tensor:
-            return torch.tensor(sorted({i for i in ids if i is not None and i < known}), dtype=torch.int64)
+        def within(ids: Iterable[int | None]) -> NDArray[np.int64]:
+            return np.array(sorted({i for i in ids if i is not None and i < known}), np.int64)
 
         self._ends = within(ends)
         self._prompt, self._last_length, self._n = prompt, prompt + tokens - 1, no_repeat_ngram
@@ -64,23 +65,23 @@ class NextIdRules:
         some = any(len(ids) for ids in (self._never, self._words, self._suppressed, self._not_first))
         return bool(forced or some or self._n or (self._shortest and len(self._ends)))
 
-    def __call__(self, values: Tensor, ids: Sequence[int]) -> Tensor:
+    def __call__(self, values: Numbers, ids: Sequence[int]) -> Numbers:
         """Return logits or log-probabilities of the id after `ids`, -inf where a rule forbids it: (V,) -> (V,)."""
         return self.apply(values[None], [ids])[0]
 
-    def apply(self, values: Tensor, texts: Sequence[Sequence[int]]) -> Tensor:
+    def apply(self, values: Numbers, texts: Sequence[Sequence[int]]) -> Numbers:
         """Return the same for several texts of one length, of T ids each: (B, V) -> (B, V)."""
         length = len(texts[0])
         forced = self._first if length == 1 else None
         if length == self._last_length and self._last is not None:
             forced = self._last
         if forced is not None:
-            values = torch.full_like(values, -math.inf)
+            values = np.full_like(values, -math.inf)
             values[:, forced] = 0.0
         else:
-            values = values.clone()
+            values = values.copy()
             if self._n:
-                forbid_repeats(values, torch.tensor(texts, device=values.device), self._n, self._ends.tolist())
+                forbid_repeats(values, np.array(texts), self._n, self._ends.tolist())
             values[:, self._never] = -math.inf
             for word in self._words:
                 rows = [row for row, ids in enumerate(texts) if tuple(ids[1 - len(word) :]) == word[:-1]]
@@ -93,7 +94,7 @@ class NextIdRules:
         return values
 
 
-def forbid_repeats(values: Tensor, ids: Tensor, n: int, ends: Sequence[int] = ()) -> None:
+def forbid_repeats(values: Numbers, ids: NDArray[np.int64], n: int, ends: Sequence[int] = ()) -> None:
     """Forbid, in place, each id with which `n` ids would occur in a row for the second time.
 
     Args:
@@ -101,12 +102,9 @@ def forbid_repeats(values: Tensor, ids: Tensor, n: int, ends: Sequence[int] = ()
     """
     if n == 0 or ids.shape[1] < n:
         return
-    grams = ids.unfold(1, n, 1)  # (B, T-n+1, n)
+    grams = np.lib.stride_tricks.sliding_window_view(ids, n, axis=1)  # (B, T-n+1, n)
     newest = ids[:, ids.shape[1] - n + 1 :]  # (B, n-1)
-    repeated = (grams[:, :, :-1] == newest[:, None]).all(dim=-1)  # (B, T-n+1)
-    rows, places = repeated.nonzero(as_tuple=True)
+    rows, places = np.nonzero((grams[:, :, :-1] == newest[:, None]).all(axis=-1))
     found = grams[rows, places, -1]
-    allowed = found < values.shape[1]
-    for end in ends:
-        allowed &= found != end
+    allowed = (found < values.shape[1]) & ~np.isin(found, list(ends))
     values[rows[allowed], found[allowed]] = -math.inf

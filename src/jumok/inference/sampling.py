@@ -1,16 +1,21 @@
-"""Which token comes next: temperature, filters and a draw."""
+"""Which token comes next: temperature, filters and a draw, in NumPy.
+
+Shapes: N texts, V ids.
+"""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import NamedTuple, TypedDict
+from typing import Any, NamedTuple, TypedDict
 
-import torch
-from torch import Tensor
+import numpy as np
+from numpy.typing import NDArray
 
 from jumok.config import require_range
 from jumok.errors import ConfigError
+
+Numbers = NDArray[Any]  # float32 or float64
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,26 +89,30 @@ class Candidate(NamedTuple):
     probability: float
 
 
-def filtered(logits: Tensor, sampling: Sampling, seen: Tensor | None = None, counts: Tensor | None = None) -> Tensor:
+def filtered(
+    logits: Numbers, sampling: Sampling, seen: NDArray[np.bool] | None = None, counts: Numbers | None = None
+) -> Numbers:
     """Return the logits to draw from, -inf where a token is ruled out.
 
     Args:
-        logits: (B, V), finite. seen: (B, V), bool, True for the ids that occurred; needed for the repetition penalty.
-        counts: (B, V), how often each id was drawn; needed for the other two penalties.
+        logits: (N, V), finite, or -inf where a rule forbids a token. seen: (N, V), bool, True for the ids that
+            occurred; needed for the repetition penalty.
+        counts: (N, V), how often each id was drawn; needed for the other two penalties.
 
     Returns:
-        (B, V); up to a constant for each row, which cancels in the softmax.
+        (N, V); up to a constant for each row, which cancels in the softmax.
     """
     if seen is not None:
-        most = torch.finfo(logits.dtype).max  # a large logit times a penalty may be infinite
-        logits = penalised(logits, seen, sampling.repetition_penalty).clamp(-most, most)
+        logits = penalised(logits, seen, sampling.repetition_penalty)
     if counts is not None:
-        logits = logits - sampling.presence_penalty * (counts > 0) - sampling.frequency_penalty * counts
+        drawn_before = sampling.presence_penalty * (counts > 0) + sampling.frequency_penalty * counts
+        logits = logits - drawn_before.astype(logits.dtype)
     if sampling.temperature == 0:
         return logits  # the likeliest token passes every filter
     # The largest becomes 0 first, so that a low temperature cannot overflow; one of 1e-40 is 0 in float32, and one of
     # 1e40 infinite.
-    logits = (logits - logits.amax(dim=-1, keepdim=True)) / min(max(sampling.temperature, 1e-30), 1e30)
+    with np.errstate(over="ignore"):
+        logits = (logits - logits.max(axis=-1, keepdims=True)) / min(max(sampling.temperature, 1e-30), 1e30)
     if sampling.top_k:
         logits = keep_top_k(logits, sampling.top_k)
     if sampling.top_p < 1:
@@ -113,41 +122,73 @@ def filtered(logits: Tensor, sampling: Sampling, seen: Tensor | None = None, cou
     return logits
 
 
-def penalised(logits: Tensor, seen: Tensor, penalty: float) -> Tensor:
-    """Make `seen` ids less likely by dividing or multiplying, so that both signs move down. (B, V) -> (B, V)."""
-    return torch.where(seen, torch.where(logits > 0, logits / penalty, logits * penalty), logits)
+def penalised(logits: Numbers, seen: NDArray[np.bool], penalty: float) -> Numbers:
+    """Make `seen` ids less likely by dividing or multiplying, so that both signs move down. (N, V) -> (N, V)."""
+    most = np.finfo(logits.dtype).max  # a large logit times a penalty may be infinite
+    with np.errstate(over="ignore"):
+        lowered = np.where(logits > 0, logits / penalty, logits * penalty).clip(-most, most)
+    return np.where(seen & np.isfinite(logits), lowered, logits)
 
 
-def keep_top_k(logits: Tensor, k: int) -> Tensor:
-    """Rule out all but the k largest of each row, ties with the last of them kept. (B, V) -> (B, V)."""
-    least = logits.topk(min(k, logits.shape[-1]), dim=-1).values[:, -1:]  # (B, 1)
-    return logits.masked_fill(logits < least, -math.inf)
+def keep_top_k(logits: Numbers, k: int) -> Numbers:
+    """Rule out all but the k largest of each row, ties with the last of them kept. (N, V) -> (N, V)."""
+    k = min(k, logits.shape[-1])
+    least = np.partition(logits, -k, axis=-1)[:, -k, None]  # (N, 1)
+    return np.where(logits < least, -math.inf, logits)
 
 
-def keep_top_p(logits: Tensor, p: float) -> Tensor:
-    """Rule out all but the fewest likeliest of each row whose probabilities reach p. (B, V) -> (B, V)."""
-    ordered, places = logits.sort(dim=-1, descending=True, stable=True)
-    probabilities = ordered.softmax(dim=-1)
-    before = probabilities.cumsum(dim=-1) - probabilities  # (B, V), what the likelier ones have together
-    out = before >= p
-    out[:, 0] = False  # one always stays, also where p is 0 in the type of the logits
-    return torch.empty_like(logits).scatter_(1, places, ordered.masked_fill(out, -math.inf))
+def keep_top_p(logits: Numbers, p: float) -> Numbers:
+    """Rule out all but the fewest likeliest of each row whose probabilities reach p. (N, V) -> (N, V).
+
+    Of equally likely ones those with the smaller ids are kept.
+    """
+    ordered = -np.sort(-logits, axis=-1)  # (N, V), the largest first
+    probabilities = softmax(ordered)
+    before = probabilities.cumsum(axis=-1, dtype=np.float64) - probabilities  # what the likelier ones have together
+    count = (before < p).sum(axis=-1, keepdims=True).clip(1)  # (N, 1); one always stays
+    least = np.take_along_axis(ordered, count - 1, axis=-1)  # (N, 1)
+    larger, equal = logits > least, logits == least
+    kept = larger | (equal & (equal.cumsum(axis=-1) <= count - larger.sum(axis=-1, keepdims=True)))
+    return np.where(kept, logits, -math.inf)
 
 
-def keep_min_p(logits: Tensor, p: float) -> Tensor:
-    """Rule out what is less than p times as likely as the likeliest of its row. (B, V) -> (B, V)."""
-    return logits.masked_fill(logits < logits.amax(dim=-1, keepdim=True) + math.log(p), -math.inf)
+def keep_min_p(logits: Numbers, p: float) -> Numbers:
+    """Rule out what is less than p times as likely as the likeliest of its row. (N, V) -> (N, V)."""
+    return np.where(logits < logits.max(axis=-1, keepdims=True) + math.log(p), -math.inf, logits)
 
 
-def drawn(logits: Tensor, uniform: Tensor) -> Tensor:
+def softmax(logits: Numbers) -> Numbers:
+    """Return probabilities: (..., V) -> (..., V)."""
+    weights = np.exp(logits - logits.max(axis=-1, keepdims=True))
+    return weights / weights.sum(axis=-1, keepdims=True)
+
+
+def log_softmax(logits: Numbers) -> Numbers:
+    """Return the logarithms of probabilities: (..., V) -> (..., V)."""
+    shifted = logits - logits.max(axis=-1, keepdims=True)
+    return shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True))
+
+
+def likeliest(log_probabilities: Numbers, count: int) -> tuple[tuple[int, float], ...]:
+    """Return the most probable ids and their values, the most probable first; of equal ones the smaller id: (V,)."""
+    count = min(count, len(log_probabilities))
+    if count == 0:
+        return ()
+    least = np.partition(log_probabilities, -count)[-count]
+    ids = np.flatnonzero(log_probabilities >= least)
+    ids = ids[np.argsort(-log_probabilities[ids], kind="stable")[:count]]
+    return tuple(zip(ids.tolist(), log_probabilities[ids].tolist(), strict=True))
+
+
+def drawn(logits: Numbers, uniform: NDArray[np.float64]) -> NDArray[np.int64]:
     """Return the id at which the cumulative probability passes a random number.
 
     Args:
-        logits: (B, V), -inf where ruled out. uniform: (B, 1), float64, at least 0 and below 1.
+        logits: (N, V), -inf where ruled out. uniform: (N,), at least 0 and below 1.
 
     Returns:
-        (B, 1), int64; never one that is ruled out.
+        (N,); never one that is ruled out.
     """
-    cumulative = logits.softmax(dim=-1).cumsum(dim=-1, dtype=torch.float64)  # (B, V)
+    cumulative = softmax(logits).cumsum(axis=-1, dtype=np.float64)  # (N, V)
     # 1 - uniform is above 0 and at most 1: an id without probability adds no step to land on at either end.
-    return torch.searchsorted(cumulative, (1 - uniform) * cumulative[:, -1:])
+    return (cumulative < (1 - uniform)[:, None] * cumulative[:, -1:]).sum(axis=-1)

@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
-import numpy as np
 from numpy.typing import NDArray
-
-if TYPE_CHECKING:  # formats and settings need no torch
-    from torch import Tensor
 
 Quantization = Literal["bfloat16", "int8"]
 QUANTIZATIONS: tuple[Quantization, ...] = ("bfloat16", "int8")
@@ -34,8 +30,12 @@ class Slots(Protocol):
     def longest(self) -> int:
         """The most ids of a chunk."""
 
-    def read(self, chunks: Sequence[Chunk]) -> Tensor | NDArray[np.float32]:
-        """Logits after the last id of each chunk: (N, V), float32 or better, on the CPU. A slot occurs once at most."""
+    @property
+    def caches(self) -> bool:
+        """Whether keys and values are kept, so that ids are read once."""
+
+    def read(self, chunks: Sequence[Chunk]) -> NDArray[Any]:
+        """Logits after the last id of each chunk: (N, V), float32 or better. A slot occurs once at most."""
 
     def copy(self, source: int, target: int, length: int) -> None:
         """Let one slot hold the first positions of another one."""

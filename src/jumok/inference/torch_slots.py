@@ -1,19 +1,22 @@
 """Slots that PyTorch reads: texts of different lengths side by side, with a cache of a row for each, or without one.
 
-The model itself computes them. `AnswerSlots` is for an encoder–decoder.
+The model itself computes them, in eval mode meanwhile. `AnswerSlots` is for an encoder–decoder.
 """
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from jumok.inference.slots import Chunk
 from jumok.models.encoder_decoder import EncoderDecoder
 from jumok.models.gpt import GPT
+from jumok.models.modes import eval_mode, parts_in_eval_mode
 from jumok.nn.blocks import Block
 from jumok.nn.cache import EncoderDecoderCache, RaggedCache
 
@@ -62,17 +65,19 @@ class WindowSlots:
     """Slots without a cache: the model reads the whole text of each slot every time, texts of one length in one batch.
 
     Args:
-        model: any GPT, in eval mode when it reads. slots: their number.
+        model: any GPT. slots: their number.
     """
 
     longest = sys.maxsize
+    caches = False
 
     def __init__(self, model: GPT, slots: int) -> None:
         self._model, self._device = model, model.token_embedding.weight.device
+        self._parts = list(model.modules())
         self._texts: list[list[int]] = [[] for _ in range(slots)]
 
     @torch.inference_mode()
-    def read(self, chunks: Sequence[Chunk]) -> Tensor:
+    def read(self, chunks: Sequence[Chunk]) -> NDArray[Any]:
         """See `Slots`."""
         for slot, start, ids in chunks:
             self._texts[slot][start:] = ids
@@ -80,9 +85,11 @@ class WindowSlots:
         for place, chunk in enumerate(chunks):
             groups.setdefault(len(self._texts[chunk.slot]), []).append(place)
         parts = []
-        for places in groups.values():
-            texts = torch.tensor([self._texts[chunks[place].slot] for place in places], device=self._device)  # (n, T)
-            parts.append(self._model.head(self._model.hidden(texts)[:, -1]))  # (n, V)
+        with parts_in_eval_mode(self._parts):
+            for places in groups.values():
+                same = [self._texts[chunks[place].slot] for place in places]
+                texts = torch.tensor(same, device=self._device)  # (n, T)
+                parts.append(self._model.head(self._model.hidden(texts)[:, -1]))  # (n, V)
         return _in_order(torch.cat(parts), _inverse([place for places in groups.values() for place in places]))
 
     def copy(self, source: int, target: int, length: int) -> None:
@@ -98,21 +105,23 @@ class TorchSlots:
     """Slots of a GPT with a cache.
 
     Args:
-        model: a GPT of jumok's own parts, in eval mode when it reads. slots: their number.
+        model: a GPT of jumok's own parts. slots: their number.
     """
 
     longest = LONGEST_CHUNK
+    caches = True
 
     def __init__(self, model: GPT, slots: int) -> None:
         self._model, self._device = model, model.token_embedding.weight.device
+        self._parts = list(model.modules())
         self._cache = RaggedCache(model.new_cache(0), slots)
         self._rows = CacheRows(slots, self._cache)
 
     @torch.inference_mode()
-    def read(self, chunks: Sequence[Chunk]) -> Tensor:
+    def read(self, chunks: Sequence[Chunk]) -> NDArray[Any]:
         """See `Slots`."""
         # Autocast would cast all matrices for each token, which costs more than it saves.
-        with torch.autocast(self._device.type, enabled=False):
+        with parts_in_eval_mode(self._parts), torch.autocast(self._device.type, enabled=False):
             return _in_order(self._model.head(_side_by_side(chunks, self._rows, self._hidden)))
 
     @torch.inference_mode()
@@ -135,11 +144,14 @@ class AnswerSlots:
     """Slots of an encoder–decoder: the keys and values of a source and of the target that is written for it.
 
     Args:
-        model: any, in eval mode when it reads. slots: their number.
+        model: any. slots: their number.
     """
+
+    caches = True
 
     def __init__(self, model: EncoderDecoder, slots: int) -> None:
         self.longest = model.config.context_length
+        self._parts = list(model.modules())
         self._model, self._device = model, model.token_embedding.weight.device
         like = model.new_cache(0)
         self._target, self._source = RaggedCache(like.target, slots), RaggedCache(like.source, slots)
@@ -155,10 +167,11 @@ class AnswerSlots:
         self._begun[slot] = tuple(source)
 
     @torch.inference_mode()
-    def read(self, chunks: Sequence[Chunk]) -> Tensor:
+    def read(self, chunks: Sequence[Chunk]) -> NDArray[Any]:
         """See `Slots`; the ids are those of the target."""
         self._encode()
-        return _in_order(self._model.logits(_side_by_side(chunks, self._rows, self._hidden)))
+        with parts_in_eval_mode(self._parts):
+            return _in_order(self._model.logits(_side_by_side(chunks, self._rows, self._hidden)))
 
     @torch.inference_mode()
     def copy(self, source: int, target: int, length: int) -> None:
@@ -183,7 +196,8 @@ class AnswerSlots:
         lengths = [len(source) for source in sources]
         # Filled up with an id of its own: damaged weights of another id are no concern of this source.
         padded = [source + source[-1:] * (max(lengths) - len(source)) for source in sources]
-        encoded = self._model.encode(torch.tensor(padded, device=self._device), self._mask(lengths))  # (U, S, C)
+        with parts_in_eval_mode(self._parts):
+            encoded = self._model.encode(torch.tensor(padded, device=self._device), self._mask(lengths))  # (U, S, C)
         slots = list(begun)
         by_row = [slots[place] for place in _inverse(self._rows.to_front(slots))]
         chosen = torch.tensor([sources.index(begun[slot]) for slot in by_row], device=self._device)  # (N,)
@@ -238,7 +252,19 @@ def _inverse(order: Sequence[int]) -> list[int]:
     return sorted(range(len(order)), key=order.__getitem__)
 
 
-def _in_order(logits: Tensor, rows: Sequence[int] | None = None) -> Tensor:
-    """Return these rows of logits, (N, V), or all, in float32 or better on the CPU."""
-    logits = logits.to(torch.promote_types(logits.dtype, torch.float32)).cpu()
-    return logits if rows is None or list(rows) == list(range(len(rows))) else logits[list(rows)]
+def _in_order(logits: Tensor, rows: Sequence[int] | None = None) -> NDArray[Any]:
+    """Return these rows of logits, (N, V), or all, in float32 or better."""
+    found: NDArray[Any] = logits.to(torch.promote_types(logits.dtype, torch.float32)).cpu().numpy()
+    return found if rows is None or list(rows) == list(range(len(rows))) else found[list(rows)]
+
+
+@torch.inference_mode()
+def window_logits(model: GPT, ids: Sequence[int], first: int) -> NDArray[Any]:
+    """Return the logits after each id of a text from one on: (T - first, V), float32 or better.
+
+    Args:
+        ids: (T,), of 1 to context_length ids, which the model reads at once.
+    """
+    with eval_mode(model):
+        whole = torch.tensor(list(ids), device=model.token_embedding.weight.device)[None]  # (1, T)
+        return _in_order(model.head(model.hidden(whole)[0, first:]))

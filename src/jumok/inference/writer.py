@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-import torch
-from torch import Tensor
+from numpy.typing import NDArray
 
 from jumok.inference.requests import Drawn, Event, Finish, Request
 from jumok.inference.rules import NextIdRules
@@ -45,14 +44,14 @@ class Continuation:
         self._new_text = ""
         self._decoder = None if tokenizer is None else TextDecoder(tokenizer, self.ids, request.stop)
         self._silent = request.stop_ids | request.special_ids
-        self.seen: Tensor | None = None
-        self.counts: Tensor | None = None
+        self.seen: NDArray[np.bool] | None = None
+        self.counts: NDArray[np.float32] | None = None
         self.has_plain_sampling = request.sampling.is_plain and rules is None
         if request.sampling.repetition_penalty != 1:
-            self.seen = torch.zeros(vocab_size, dtype=torch.bool)
+            self.seen = np.zeros(vocab_size, np.bool)
             self.seen[[token for token in self.ids if token < vocab_size]] = True
         if request.sampling.counts_tokens:
-            self.counts = torch.zeros(vocab_size)
+            self.counts = np.zeros(vocab_size, np.float32)
 
     def uniform(self) -> float:
         """Return the next random number, at least 0 and below 1."""

@@ -17,7 +17,9 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -27,7 +29,7 @@ from jumok.course.chapters.gpt import GPT
 from jumok.course.chapters.positions import frequencies
 from jumok.course.chapters.speed import cache_bytes
 from jumok.course.words import Words, words_in
-from jumok.inference.sampling import Sampling, filtered, keep_top_k, keep_top_p
+from jumok.inference import sampling
 from jumok.models.pooling import Pooling
 from jumok.nn import MultiHeadAttention, causal_mask
 from jumok.nn import sinusoidal as sinusoidal_table
@@ -294,8 +296,8 @@ def temperature(rng: Random) -> Numbers:
     powers = rng.sample(range(1, 8), 3)
     cold = bool(rng.randrange(2))
     shown = [power if cold else power**2 for power in powers]
-    settings = Sampling(temperature=0.5 if cold else 2.0)
-    value = exact(filtered(_tensor(shown).log()[None], settings)[0].softmax(dim=-1))
+    settings = sampling.Sampling(temperature=0.5 if cold else 2.0)
+    value = exact(sampling.softmax(sampling.filtered(np.log([shown]), settings))[0])
     given = {"logits": shown, "temperature": "1/2" if cold else "2"}
     return given, value, {"logits": _logs(shown), "p": _vector(value)}
 
@@ -303,7 +305,7 @@ def temperature(rng: Random) -> Numbers:
 def top_k(rng: Random) -> Numbers:
     """Ask for the tokens that top-k keeps, and their probabilities."""
     p, k = _distribution(rng), rng.randint(2, 4)
-    value = _kept(keep_top_k(_tensor([[float(number) for number in p]]).log(), k))
+    value = _kept(sampling.keep_top_k(np.log([[float(number) for number in p]]), k))
     return {"p": p, "k": k}, value, {"p": _listed(p), "kept": _named(value)}
 
 
@@ -311,7 +313,7 @@ def top_p(rng: Random) -> Numbers:
     """Ask for the tokens that top-p keeps, and their probabilities."""
     p = _distribution(rng)
     limit = rng.choice([0.52, 0.58, 0.63, 0.68, 0.72, 0.77, 0.83, 0.88])  # between sums of probabilities, never equal
-    value = _kept(keep_top_p(_tensor([[float(number) for number in p]]).log(), limit))
+    value = _kept(sampling.keep_top_p(np.log([[float(number) for number in p]]), limit))
     return {"p": p, "limit": limit}, value, {"p": _listed(p), "kept": _named(value)}
 
 
@@ -353,13 +355,13 @@ KINDS: Mapping[str, Kind] = {
 # --- numbers, drawn and written ---
 
 
-def exact(numbers: Tensor) -> Any:
+def exact(numbers: Tensor | NDArray[np.float64]) -> Any:
     """Return the fractions that float64 numbers stand for, in nested lists of the same shape.
 
     Raises:
         ValueError: a number is not close to a fraction with a denominator of at most 10,000.
     """
-    if numbers.dim():
+    if numbers.ndim:
         return [exact(row) for row in numbers]
     number = float(numbers)
     fraction = Fraction(number).limit_denominator(LARGEST_DENOMINATOR)
@@ -407,9 +409,9 @@ def _has_one_answer(counts: dict[str, int]) -> bool:
     return True
 
 
-def _kept(logits: Tensor) -> dict[str, Fraction]:
+def _kept(logits: NDArray[np.float64]) -> dict[str, Fraction]:
     """Return the probabilities above zero by letter. logits: (1, V)."""
-    return {LETTERS[i]: number for i, number in enumerate(exact(logits[0].softmax(dim=-1))) if number}
+    return {LETTERS[i]: number for i, number in enumerate(exact(sampling.softmax(logits)[0])) if number}
 
 
 def _vector(numbers: Sequence[object]) -> str:

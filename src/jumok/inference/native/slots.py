@@ -42,6 +42,7 @@ class NativeSlots:
     """
 
     longest = LONGEST
+    caches = True
 
     def __init__(self, model: NativeModel, slots: int) -> None:
         found = library(build=False)
