@@ -15,7 +15,16 @@ from torch.optim import AdamW
 from jumok.config import GPTConfig, TrainConfig
 from jumok.models.gpt import GPT
 from jumok.training import optim
-from jumok.training.optim import Muon, clip_gradients, make_optimizers, orthogonal, rate, set_rate, stacked_orthogonal
+from jumok.training.optim import (
+    Mean,
+    Muon,
+    clip_gradients,
+    make_optimizers,
+    orthogonal,
+    rate,
+    set_rate,
+    stacked_orthogonal,
+)
 
 
 def tiny(family: str = "modern", tie: bool = True) -> GPT:
@@ -188,6 +197,40 @@ def test_set_rate_is_a_share_of_each_peak() -> None:
     set_rate(optimizers, 0.5)
     set_rate(optimizers, 0.25)  # of the peak, not of what it was
     assert [group["lr"] for o in optimizers for group in o.param_groups] == pytest.approx([0.05, 0.025, 0.025])
+
+
+# --- the mean of parameters ---
+
+
+def test_a_run_to_a_goal_has_a_mean_that_changes_no_parameter() -> None:
+    """Parameters of step n count by n to the power of 8, about: product form of Shamir and Zhang (2013)."""
+    weight = nn.Parameter(torch.zeros(()))
+    mean = Mean([weight])
+    with mean.applied():
+        assert weight == 0  # there is none before the first step
+    values = [float(n * n) for n in range(1, 40)]
+    for value in values:
+        with torch.no_grad():
+            weight.fill_(value)
+        mean.step()
+    counts = [math.comb(n + 7, 8) for n in range(1, 40)]
+    expected = sum(c * v for c, v in zip(counts, values, strict=True)) / sum(counts)
+    with mean.applied():
+        assert weight.item() == pytest.approx(expected, rel=1e-5)
+    assert weight.item() == values[-1]
+    assert isinstance(make_optimizers(tiny(), TrainConfig(stop_at=1.0))[-1], Mean)
+
+
+def test_parameters_come_back_after_an_error() -> None:
+    weight = nn.Parameter(torch.zeros(()))
+    mean = Mean([weight])
+    for value in (1.0, 2.0):
+        with torch.no_grad():
+            weight.fill_(value)
+        mean.step()
+    with pytest.raises(KeyError), mean.applied():
+        raise KeyError(weight.item())
+    assert weight == 2
 
 
 # --- clipping ---

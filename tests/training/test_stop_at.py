@@ -74,7 +74,7 @@ class Scripted:
 
 
 def test_it_ends_as_soon_as_it_is_good_enough(start: Start, tmp_path: Path) -> None:
-    """The figure that ends the run is the one that is told, and that of the parameters on disk, which are the last."""
+    """The figure that ends the run is the one that is told, and that of the parameters on disk, a mean."""
     trainer = start(**LONG, stop_at=6.0)
     events = list(trainer.run())
     finish = finish_of(events)
@@ -86,7 +86,8 @@ def test_it_ends_as_soon_as_it_is_good_enough(start: Start, tmp_path: Path) -> N
     assert trainer.task.final(model, 10**9)["nats_per_char"] == pytest.approx(finish.figures["nats_per_char"], rel=1e-6)
     state, _ = trainer.folder.checkpoints.newest()
     assert state is not None
-    assert torch.equal(model.token_embedding.weight, state.tensors["model.token_embedding.weight"])
+    means = {name: tensor for name, tensor in state.tensors.items() if name.startswith("optimizer.2.")}
+    assert any(torch.equal(model.token_embedding.weight, tensor) for tensor in means.values())
     metrics = trainer.folder.read_config()["metrics"]
     assert metrics == {"step": finish.step, **finish.figures}
     assert json.loads((tmp_path / "run" / "metrics.jsonl").read_text().split("\n")[-2])["reason"] == "reached"

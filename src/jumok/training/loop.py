@@ -200,7 +200,7 @@ class Loop:
 
     def _validate(self, *, with_sample: bool) -> Iterator[Event]:
         began = time.perf_counter()
-        with self.run.whole():  # gathers shards once for all of this
+        with self.run.averaged(), self.run.whole():  # gathers shards once for all of this
             if self.group.rank:
                 return
             figures = yield from self.validation.run()

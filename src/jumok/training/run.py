@@ -17,6 +17,7 @@ from jumok.models import Model
 from jumok.models.modes import eval_mode
 from jumok.runs.events import Finish
 from jumok.runs.folder import RunFolder
+from jumok.training.optim import Mean
 from jumok.training.parallel import ProcessGroup, Shards
 from jumok.training.policy import Plan
 from jumok.training.tasks import Task
@@ -105,6 +106,15 @@ class TrainingRun:
     def first_step(self) -> int:
         """Steps that were taken before this stage."""
         return int(self.history.stages[-1]["step"]) if self.history.stages else 0
+
+    @contextmanager
+    def averaged(self) -> Iterator[None]:
+        """What is trained has the mean of its newest parameters inside the block, if the run keeps one."""
+        with ExitStack() as means:
+            for optimizer in self.optimizers:
+                if isinstance(optimizer, Mean):
+                    means.enter_context(optimizer.applied())
+            yield
 
     @contextmanager
     def whole(self) -> Iterator[None]:
