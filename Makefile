@@ -96,4 +96,4 @@ bench: $(READY)           ## measure the speed of training steps, in ten minutes
 	$(BIN)/python bench/training.py
 
 clean:                    ## remove what make has made, but never a run
-	rm -rf $(VENV) node_modules build dist src/*.egg-info
+	rm -rf $(VENV) node_modules build dist src/*.egg-info $(addprefix src/jumok/inference/native/*.,so dll sha256)

@@ -38,7 +38,11 @@ PICKLES = {"pickle", "_pickle", "marshal", "shelve", "dill", "cloudpickle", "job
 ALLOWED = {
     ("src/jumok/__init__.py", "runs code"): "imports modules of jumok by the names of a table in this file",
     ("src/jumok/course/practice/child.py", "runs code"): "imports the checks of an exercise in jumok's own table",
-    ("src/jumok/inference/native/build.py", "loads a library"): "built here, in a folder that nobody else enters",
+    ("setup.py", "loads a library"): "built by it just before",
+    (
+        "src/jumok/inference/native/build.py",
+        "loads a library",
+    ): "of jumok itself, or in a folder nobody else enters",
     ("src/jumok/device.py", "loads a library"): "the C library that the process has loaded already",
     ("src/jumok/training/parallel.py", "pickle"): "between the processes of one run, which one person started",
     ("docs/learn/en/11-writing.md", "pickle"): "saves a model of its own, and loads tensors only",

@@ -81,9 +81,12 @@ def findings(jumok: Jumok) -> dict[str, Any]:
 def test_a_torch_that_cannot_be_imported(jumok: Jumok, monkeypatch: pytest.MonkeyPatch) -> None:
     """A library of the system was of another version, and the traceback of torch was all there was to read."""
 
-    def broken(name: str) -> Any:
-        raise OSError("libgomp.so.1: cannot open shared object file")
+    def broken(name: str, *given: Any) -> Any:
+        if name == "torch":
+            raise OSError("libgomp.so.1: cannot open shared object file")
+        return real(name, *given)
 
+    real = importlib.import_module
     monkeypatch.setattr(importlib, "import_module", broken)
     found = findings(jumok)["torch"]
     assert found["condition"] == "problem"

@@ -23,13 +23,15 @@ import test_torch_slots
 import torch
 from torch import Tensor, nn
 
+from conftest import Jumok
 from jumok.config import RungConfig
 from jumok.errors import ConfigError, JumokError
 from jumok.inference.engine import Engine
 from jumok.inference.generate import score_ids, write_all
-from jumok.inference.native import build
-from jumok.inference.native.build import library, why_not
+from jumok.inference.native import build, levels
+from jumok.inference.native.build import library, library_path, why_not
 from jumok.inference.native.from_torch import can_run, pack
+from jumok.inference.native.levels import FOLDER, LEVELS, PROCESSOR, library_name
 from jumok.inference.native.parameters import (
     KINDS,
     PANEL,
@@ -569,62 +571,146 @@ def test_a_model_of_other_sizes_than_its_config_is_not_run(shape: dict[str, Any]
 # --- the build --------------------------------------------------------------------------------------------------------
 
 
+@pytest.fixture(scope="module")
+def originals(built: Path) -> dict[str, Path]:
+    """The libraries that this machine uses, by name: of its level, and the one that says what levels it has."""
+    path = library_path()
+    assert path is not None
+    level = next(name for name in LEVELS if path.name == library_name(name))
+    return {PROCESSOR: path.with_name(library_name(PROCESSOR)), level: path}
+
+
+def copy_into(folder: Path, originals: dict[str, Path]) -> Path:
+    folder.mkdir(mode=0o700, exist_ok=True)
+    for path in originals.values():
+        for file in (path, path.with_suffix(".sha256")):
+            shutil.copyfile(file, folder / file.name)
+    return folder
+
+
 @pytest.fixture
-def elsewhere(built: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Another cache folder, which holds a copy of the library."""
-    shutil.copytree(built, tmp_path / "native")
+def elsewhere(originals: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The only place with libraries: another cache folder, with copies."""
     monkeypatch.setenv("JUMOK_CACHE", str(tmp_path))
+    monkeypatch.setattr(build, "INSTALLED", tmp_path / "none")
     monkeypatch.setattr(build, "_outcomes", {})
-    return tmp_path / "native"
+    return copy_into(tmp_path / "native", originals)
 
 
 @pytest.fixture
-def compiled(monkeypatch: pytest.MonkeyPatch, built: Path) -> list[Path]:
+def compiled(monkeypatch: pytest.MonkeyPatch, originals: dict[str, Path]) -> list[str]:
     """What was compiled; the compiler copies what is there."""
-    [source], done = built.glob(f"*{build.SUFFIX}"), []
+    done: list[str] = []
 
-    def copy(compiler: Path, target: Path) -> None:
-        done.append(target)
-        shutil.copyfile(source, target)
+    def copy(compiler: Path, name: str, target: Path) -> None:
+        done.append(name)
+        shutil.copyfile(originals[name], target)
 
-    monkeypatch.setattr(build, "_compile", copy)
+    monkeypatch.setattr(build, "compile_library", copy)
     return done
 
 
-def only(folder: Path, pattern: str) -> Path:
-    [found] = folder.glob(pattern)
-    return found
+def no_compiler(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+    monkeypatch.delenv("CXX", raising=False)
+    monkeypatch.setenv("PATH", str(folder))
 
 
-def test_a_library_that_is_there_is_loaded(elsewhere: Path, compiled: list[Path]):
+def other_sources(monkeypatch: pytest.MonkeyPatch, folder: Path, **sources: str) -> None:
+    """Let step.cpp or processor.cpp have other contents."""
+    folder.mkdir()
+    for name in ("step", PROCESSOR):
+        (folder / f"{name}.cpp").write_text(sources.get(name) or (FOLDER / f"{name}.cpp").read_text(), encoding="utf-8")
+    monkeypatch.setattr(levels, "FOLDER", folder)
+
+
+def test_a_library_that_is_there_is_loaded(
+    elsewhere: Path, compiled: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+):
+    no_compiler(monkeypatch, tmp_path)
     assert library(build=False) is not None
+    assert library_path() in elsewhere.iterdir()
     assert compiled == []
     assert why_not() is None
 
 
-def shorten(folder: Path) -> None:
-    path = only(folder, f"*{build.SUFFIX}")
+def test_a_library_of_the_package_comes_first(
+    elsewhere: Path, originals: dict[str, Path], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+):
+    """Its folder may be open to others, as those of packages are, and nothing is written to the cache."""
+    shutil.rmtree(elsewhere)
+    installed = copy_into(tmp_path / "installed", originals)
+    installed.chmod(0o755)
+    monkeypatch.setattr(build, "INSTALLED", installed)
+    no_compiler(monkeypatch, tmp_path)
+    assert library(build=False) is not None
+    assert library_path() in installed.iterdir()
+    assert why_not() is None
+    assert not elsewhere.exists()
+
+
+def shorten(path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-100])
 
 
-def lose_the_digest(folder: Path) -> None:
-    only(folder, "*.sha256").unlink()
+def change(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
 
 
-@pytest.mark.parametrize("damage", [shorten, lose_the_digest])
+def lose_the_digest(path: Path) -> None:
+    path.with_suffix(".sha256").unlink()
+
+
+each_damage = pytest.mark.parametrize("damage", [shorten, change, lose_the_digest])
+
+
+@each_damage
+@pytest.mark.parametrize("which", [0, 1], ids=[PROCESSOR, "level"])
 def test_a_damaged_library_is_not_loaded_but_built_again(
-    damage: Callable[[Path], None], elsewhere: Path, compiled: list[Path]
+    damage: Callable[[Path], None], which: int, elsewhere: Path, originals: dict[str, Path], compiled: list[str]
 ):
-    damage(elsewhere)
+    name = list(originals)[which]
+    damage(elsewhere / library_name(name))
     assert library(build=False) is None
     assert why_not() is None
     assert compiled == []
     assert library() is not None
-    assert len(compiled) == 1
+    assert compiled == [name]
+
+
+@each_damage
+def test_a_damaged_library_of_the_package_is_not_loaded(
+    damage: Callable[[Path], None], elsewhere: Path, originals: dict[str, Path], compiled: list[str],
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, jumok: Jumok,
+):  # fmt: skip
+    """Texts are written by PyTorch. The damage may be an attempt of someone, so nothing is repaired in silence."""
+    installed = copy_into(tmp_path / "installed", originals)
+    monkeypatch.setattr(build, "INSTALLED", installed)
+    path = installed / originals[list(originals)[1]].name
+    damage(path)
+    assert library() is None
+    assert compiled == []
+    assert (
+        why_not() == f"the C++ step cannot be used ({path} is damaged: install jumok again); generation uses PyTorch."
+    )
+    assert not isinstance(Engine(tiny(), 1)._slots, NativeSlots)
+    [found] = [one for one in jumok("doctor", "--json").json["findings"] if one["name"] == "C++ step"]
+    assert found["condition"] == "problem"
+    assert str(path) in found["text"]
+    assert "pip install" in found["remedy"]
+
+
+def test_a_library_of_another_source_is_not_used(elsewhere: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    """A source checkout is compiled when it is installed, and may change after that."""
+    monkeypatch.setattr(build, "INSTALLED", elsewhere)
+    other_sources(monkeypatch, tmp_path / "sources", step="// another")
+    assert library(build=False) is None
+    assert why_not() is None
 
 
 @pytest.mark.skipif(os.name != "posix", reason="modes")
-def test_a_folder_that_others_write_to_is_not_used(elsewhere: Path, compiled: list[Path]):
+def test_a_folder_that_others_write_to_is_not_used(elsewhere: Path, compiled: list[str]):
     elsewhere.chmod(0o770)
     assert library() is None
     assert compiled == []
@@ -632,33 +718,48 @@ def test_a_folder_that_others_write_to_is_not_used(elsewhere: Path, compiled: li
 
 
 @pytest.mark.skipif(os.name != "posix", reason="modes")
-def test_a_new_folder_is_private(elsewhere: Path, compiled: list[Path]):
+def test_a_new_folder_is_private(elsewhere: Path, originals: dict[str, Path], compiled: list[str]):
     shutil.rmtree(elsewhere)
     assert library() is not None
+    assert compiled == list(originals)
     assert elsewhere.stat().st_mode & 0o777 == 0o700
 
 
 def test_no_compiler_costs_a_sentence(elsewhere: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
-    monkeypatch.delenv("CXX", raising=False)
-    monkeypatch.setenv("PATH", str(tmp_path))
+    shutil.rmtree(elsewhere)
+    no_compiler(monkeypatch, tmp_path)
     assert library() is None
     assert why_not() == "no C++ compiler was found (c++, g++, clang++); generation uses PyTorch."
 
 
 @pytest.mark.skipif(os.name != "posix", reason="a shell script")
 def test_a_broken_compiler_costs_a_sentence_once(elsewhere: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    shutil.rmtree(elsewhere)
     compiler, calls = tmp_path / "compiler", tmp_path / "calls"
     compiler.write_text(f"#!/bin/sh\necho >> {calls}\necho 'no license' >&2\nexit 3\n")
     compiler.chmod(0o755)
     monkeypatch.setenv("CXX", str(compiler))
-    for _ in range(2):
-        assert library() is None
-    assert why_not() == f"the C++ step cannot be built ({compiler}: no license); generation uses PyTorch."
-    assert calls.read_text().count("\n") == len(build.PROCESSOR)
+    assert library() is None
+    tries = calls.read_text()
+    assert library() is None
+    assert why_not() == f"the C++ step cannot be used ({compiler}: no license); generation uses PyTorch."
+    assert calls.read_text() == tries
     assert list(elsewhere.glob(".*.tmp")) == []
 
 
-def test_a_failure_of_a_moment_is_not_for_ever(elsewhere: Path, compiled: list[Path], monkeypatch: pytest.MonkeyPatch):
+@pytest.mark.skipif(os.name != "posix" or sys.platform == "darwin", reason="a shell script, for Linux")
+def test_a_system_without_the_static_library_of_cpp(elsewhere: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    """Fedora has it in a package of its own."""
+    compiler, real = tmp_path / "compiler", levels.find_compiler()
+    compiler.write_text(
+        f'#!/bin/sh\ncase "$*" in *{levels.STATIC}*) echo "cannot find -lstdc++" >&2; exit 1;; esac\nexec {real} "$@"\n'
+    )
+    compiler.chmod(0o755)
+    levels.compile_library(compiler, PROCESSOR, tmp_path / "made.so")
+    assert (tmp_path / "made.so").stat().st_size > 0
+
+
+def test_a_failure_of_a_moment_is_not_for_ever(elsewhere: Path, compiled: list[str], monkeypatch: pytest.MonkeyPatch):
     """One OSError while the step was built, such as a full disk, switched it off for the life of the process."""
 
     def fail(*given: object, **how: object) -> None:
@@ -678,7 +779,7 @@ def test_a_failure_of_a_moment_is_not_for_ever(elsewhere: Path, compiled: list[P
     assert why_not() is None
     assert library(build=False) is None
     assert library() is not None
-    assert len(compiled) == 1
+    assert len(compiled) == 2
 
 
 def test_it_can_be_switched_off(elsewhere: Path, monkeypatch: pytest.MonkeyPatch):
@@ -687,28 +788,131 @@ def test_it_can_be_switched_off(elsewhere: Path, monkeypatch: pytest.MonkeyPatch
     assert why_not() == "JUMOK_NATIVE=0 is set; generation uses PyTorch."
 
 
-def test_another_source_compiler_or_processor_is_another_library(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
-    compiler = tmp_path / "compiler"
-    compiler.write_text("one")
-    keys = [build._key(compiler)]
-    compiler.write_text("two, and newer")
-    keys.append(build._key(compiler))
-    monkeypatch.setattr(build, "_processor", lambda: ("another",))
-    keys.append(build._key(compiler))
-    monkeypatch.setattr(build, "SOURCE", tmp_path / "compiler")
-    keys.append(build._key(compiler))
-    assert len(set(keys)) == 4
+def test_another_source_option_or_system_is_another_library(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    names = [library_name(name) for name in (PROCESSOR, *LEVELS)]
+    with monkeypatch.context() as patch:
+        patch.setattr(levels, "FLAGS", (*levels.FLAGS, "-Og"))
+        names.append(library_name(PROCESSOR))
+    with monkeypatch.context() as patch:
+        patch.setattr("platform.machine", lambda: "another")
+        names.append(library_name(PROCESSOR))
+    other_sources(monkeypatch, tmp_path / "sources", step="// another")
+    names += [library_name(name) for name in LEVELS]
+    assert len(set(names)) == len(names)
+    assert library_name(PROCESSOR) == names[0]
+
+
+# --- levels -----------------------------------------------------------------------------------------------------------
+
+x86_alone = pytest.mark.skipif(not levels.X86, reason="only x86 has several levels")
+
+
+def with_levels(number: int, monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+    """Let the processor have the first levels only."""
+    source = f'extern "C" __attribute__((visibility("default"))) int jumok_levels() {{ return {number}; }}'
+    other_sources(monkeypatch, folder, processor=source)
+
+
+def test_the_best_level_is_used_unless_another_is_named(
+    elsewhere: Path, originals: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+):
+    best = list(originals)[1]
+    for named in ("", best):
+        monkeypatch.setenv("JUMOK_NATIVE", named)
+        assert library(build=False) is not None
+        assert library_path() == elsewhere / library_name(best)
+
+
+def test_an_unknown_level_is_refused(elsewhere: Path, monkeypatch: pytest.MonkeyPatch, jumok: Jumok):
+    for named in ("x86-64-v9", "1", "processor", "native"):
+        monkeypatch.setenv("JUMOK_NATIVE", named)
+        for ask in (library, why_not, library_path):
+            with pytest.raises(ConfigError, match=f"JUMOK_NATIVE='{named}': .* one of 0, {', '.join(LEVELS)}; without"):
+                ask()
+    [found] = [one for one in jumok("doctor", "--json").json["findings"] if one["name"] == "C++ step"]
+    assert (found["condition"], "JUMOK_NATIVE" in found["text"]) == ("problem", True)
+
+
+@x86_alone
+def test_a_level_that_the_processor_lacks_is_refused(elsewhere: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    with_levels(2, monkeypatch, tmp_path / "sources")
+    monkeypatch.setenv("JUMOK_NATIVE", "x86-64-v4")
+    with pytest.raises(ConfigError, match="one of 0, x86-64-v2, x86-64-v3; without"):
+        library()
+
+
+@x86_alone
+def test_an_old_processor_has_no_level(elsewhere: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    with_levels(0, monkeypatch, tmp_path / "sources")
+    assert library() is None
+    assert why_not() == "this processor is older than x86-64-v2; generation uses PyTorch."
+
+
+@x86_alone
+def test_an_older_processor_gets_its_level(
+    elsewhere: Path, originals: dict[str, Path], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+):
+    asked: list[str] = []
+
+    def note(compiler: Path, name: str, target: Path) -> None:
+        asked.append(name)
+        if name == PROCESSOR:
+            levels.compile_library(compiler, name, target)
+        else:
+            shutil.copyfile(originals[list(originals)[1]], target)
+
+    with_levels(1, monkeypatch, tmp_path / "sources")
+    monkeypatch.setattr(build, "compile_library", note)
+    assert library() is not None
+    assert asked == [PROCESSOR, "x86-64-v2"]
+
+
+@pytest.fixture(params=LEVELS)
+def level(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Each level that this processor has."""
+    monkeypatch.setenv("JUMOK_NATIVE", request.param)
+    try:
+        assert library() is not None, why_not()
+    except ConfigError as error:
+        pytest.skip(str(error))
+    return str(request.param)
 
 
 @pytest.mark.long
-@pytest.mark.skipif(sys.platform != "linux" or os.uname().machine != "x86_64", reason="options of x86")
-@pytest.mark.parametrize("options", [("-march=x86-64-v3",), ("-march=x86-64-v2",), ("-march=x86-64", "-O1")], ids=str)
-def test_other_instructions_give_the_same(
-    options: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, threads: Callable[[int], None]
-):
-    monkeypatch.setenv("JUMOK_CACHE", str(tmp_path))
-    monkeypatch.setattr(build, "PROCESSOR", (options,))
-    assert library() is not None
+@pytest.mark.timeout(900)
+def test_each_level_gives_the_same(level: str, threads: Callable[[int], None]):
+    assert library_path().name.startswith(level)
     for shape in SHAPES.values():
         test_logits_are_those_of_the_model(shape)
     test_a_text_is_the_same_alone_and_among_others(SHAPES["wider-heads"], "int8", threads)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(900)
+@x86_alone
+def test_a_level_has_the_bits_of_a_build_for_this_processor(
+    level: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+):
+    """At the same width of vectors. GCC avoids some chains of products with sums on processors that are slow in them,
+    so the build for this one is tuned as for any.
+    """
+    narrower = {"x86-64-v2": ("-mno-avx", "-mno-fma"), "x86-64-v3": ("-mno-avx512f",), "x86-64-v4": ()}[level]
+    native, compiler = ("-march=native", "-mtune=generic", *narrower), levels.find_compiler()
+    assert compiler is not None
+    with monkeypatch.context() as patch:
+        patch.setitem(levels.LEVELS, level, native)
+        levels.compile_library(compiler, level, tmp_path / "native.so")
+    own, another = library(build=False), build.ctypes.CDLL(str(tmp_path / "native.so"))
+    names = ("modern", "shared-keys", "classic", "neox", "sliding-blocks")
+    found = []
+    for one in (own, another):
+        monkeypatch.setattr("jumok.inference.native.slots.library", lambda build, one=one: one)
+        found.append([logits for name in names for kind in KINDS for logits in some_logits(tiny(**SHAPES[name]), kind)])
+    assert len(found[0]) == len(names) * len(KINDS) * 2
+    assert all(torch.equal(a, b) for a, b in zip(*found, strict=True))
+
+
+def some_logits(model: GPT, kind: Kind) -> list[Tensor]:
+    """Of a text that is read id by id, and of prompts that are read together."""
+    prompts = [Chunk(slot, 0, some_ids(20 + 7 * slot, slot)) for slot in range(5)]
+    return [each_position(model, some_ids(40), kind), read(slots_for(model, 5, kind), prompts)]

@@ -23,6 +23,7 @@ from jumok.files import write_atomic
 PACKAGE = Path(__file__).resolve().parents[2]
 METADATA = ("entry_points.txt", "top_level.txt", "licenses/LICENSE")
 TIME = (1980, 1, 1, 0, 0, 0)  # of each file in the archive, so that the same package is the same wheel
+COMPILED = (".pyc", ".so", ".dll", ".sha256")
 WHEEL = "Wheel-Version: 1.0\nGenerator: jumok\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
 
 
@@ -95,10 +96,13 @@ def _content() -> bytes:
 
 
 def _files() -> Iterator[tuple[str, Path]]:
-    """The files of the package, without compiled ones and hidden ones; in a source tree the chapters are a link."""
+    """The files of the package, without compiled ones and hidden ones; in a source tree the chapters are a link.
+
+    The compiled step is left out with its checksums: another machine may be of another kind, and compiles its own.
+    """
     for folder, inside, names in os.walk(PACKAGE, followlinks=True):
         inside[:] = sorted(name for name in inside if name != "__pycache__" and not name.startswith("."))
         for name in sorted(names):
-            if not name.startswith(".") and not name.endswith(".pyc"):
+            if not name.startswith(".") and not name.endswith(COMPILED):
                 path = Path(folder, name)
                 yield path.relative_to(PACKAGE).as_posix(), path

@@ -1,26 +1,22 @@
-"""Compile step.cpp with the compiler of this machine, and load the result.
+"""Load the compiled step of this processor: one that came with the package, or one that was compiled here.
 
-The library is kept in jumok's cache folder, under a name that holds the source, the options, the compiler and the
-processor. It is machine code, so it is loaded only from a folder that nobody else can write to, and only if its content
-is what was written there.
+A library of the package is trusted as its other files are; the checksum beside it finds damage. Without one, step.cpp
+is compiled when it is first needed. That library is kept in jumok's cache folder. It is machine code, so it is loaded
+only from a folder that nobody else can write to, and only if its content is what was written there.
 """
 
 from __future__ import annotations
 
 import ctypes
-import hashlib
 import math
 import os
-import platform
-import shutil
 import subprocess
-import sys
 import threading
 import time
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, NoReturn
 
-from jumok.errors import JumokError
+from jumok.errors import ConfigError, JumokError
 from jumok.files import (
     atomic_path,
     cache_folder,
@@ -30,23 +26,33 @@ from jumok.files import (
     sha256_of,
     write_atomic,
 )
+from jumok.inference.native.levels import (
+    COMPILERS,
+    FOLDER,
+    LEVELS,
+    PROCESSOR,
+    SUFFIX,
+    compile_library,
+    find_compiler,
+    library_name,
+)
 from jumok.messages import tr
 
-SOURCE = Path(__file__).with_name("step.cpp")
-FLAGS = ("-O3", "-std=c++17", "-shared", "-fPIC", "-pthread", "-ffp-contract=fast", "-fvisibility=hidden", "-Wno-psabi")
-PROCESSOR = (("-march=native",), ("-mcpu=native",), ())  # not all compilers know all of them; the first that works
-COMPILERS = ("c++", "g++", "clang++")
-SUFFIX = ".dll" if os.name == "nt" else ".so"
-LONGEST = 300  # seconds for the compiler
+INSTALLED = FOLDER  # where the libraries are that setup.py compiles
 AGAIN = 60.0  # seconds after which a build that failed is tried again: a full disk or too little memory can pass
 
 
 class _Outcome(NamedTuple):
-    """The library, or a sentence that says why there is none, and when that may have changed (`time.monotonic`)."""
+    """The library and its file, or a sentence that says why there is none.
+
+    Attributes:
+        until: when the sentence may no longer be true (`time.monotonic`).
+    """
 
     library: ctypes.CDLL | None
     reason: str | None
     until: float = math.inf
+    path: Path | None = None
 
 
 _outcomes: dict[Path, _Outcome] = {}
@@ -58,107 +64,130 @@ def library(build: bool = True) -> ctypes.CDLL | None:
 
     Args:
         build: compile it if it is not there, which takes about ten seconds. Otherwise only one that is there is loaded.
+
+    Raises:
+        ConfigError: JUMOK_NATIVE names a level that there is not, or that this processor lacks.
     """
     return _outcome(build).library
 
 
 def why_not() -> str | None:
-    """Return why `library()` has no result, as a sentence; None if it has one, or could be built."""
+    """Return why `library()` has no result, as a sentence; None if it has one, or could be built.
+
+    Raises:
+        ConfigError: as `library`.
+    """
     return _outcome(build=False).reason
 
 
+def library_path() -> Path | None:
+    """Return the file of the compiled step if it is there. Its name begins with the level.
+
+    Raises:
+        ConfigError: as `library`.
+    """
+    return _outcome(build=False).path
+
+
+def damaged_libraries() -> list[Path]:
+    """Return the libraries of the package, of any level, whose content is not what was installed."""
+    return [path for path in sorted(INSTALLED.glob(f"*{SUFFIX}")) if not _is_whole(path)]
+
+
 def _outcome(build: bool) -> _Outcome:
-    if os.environ.get("JUMOK_NATIVE") == "0":
+    wanted = os.environ.get("JUMOK_NATIVE")
+    if wanted == "0":
         return _Outcome(None, tr("JUMOK_NATIVE=0 is set; generation uses PyTorch."))
-    compiler = _compiler()
+    if wanted and wanted not in LEVELS:
+        _refuse(wanted, ("0", *LEVELS))
+    processor = _library(PROCESSOR, build)
+    if processor.library is None:
+        return processor._replace(path=None)
+    levels = list(LEVELS)[: processor.library.jumok_levels()]
+    if wanted and wanted not in levels:
+        _refuse(wanted, ("0", *levels))
+    if not levels:
+        oldest = next(iter(LEVELS))
+        return _Outcome(None, tr("this processor is older than {level}; generation uses PyTorch.", level=oldest))
+    return _library(wanted or levels[-1], build)
+
+
+def _refuse(wanted: str, levels: tuple[str, ...]) -> NoReturn:
+    raise ConfigError(
+        "JUMOK_NATIVE={wanted!r}: on this machine it is one of {levels}; without it the best is used.",
+        wanted=wanted, levels=", ".join(levels),
+    )  # fmt: skip
+
+
+def _library(name: str, build: bool) -> _Outcome:
+    """Return the library of a level, or of PROCESSOR."""
+    path = INSTALLED / library_name(name)
+    installed = path.is_file()
+    if not installed:
+        path = cache_folder() / "native" / path.name
+    if _is_known(path):
+        return _outcomes[path]
+    compiler = find_compiler()
+    if _lock.acquire(blocking=build):  # another thread may build it just now
+        try:
+            if not _is_known(path):
+                found = _installed(path) if installed else _existing(path)
+                if found is None and build and compiler is not None:
+                    found = _built(compiler, name, path)
+                if found is not None:
+                    _outcomes[path] = _Outcome(found, None, path=path)
+        except (OSError, RuntimeError, JumokError) as error:
+            reason = tr("the C++ step cannot be used ({reason}); generation uses PyTorch.", reason=error)
+            _outcomes[path] = _Outcome(None, reason, time.monotonic() + AGAIN)
+        finally:
+            _lock.release()
+        if _is_known(path):
+            return _outcomes[path]
     if compiler is None:
         names = ", ".join(COMPILERS)
         return _Outcome(None, tr("no C++ compiler was found ({names}); generation uses PyTorch.", names=names))
-    try:
-        path = cache_folder() / "native" / f"step-{_key(compiler)}{SUFFIX}"
-    except OSError as error:
-        return _failed(error)
-    if not _is_known(path) and _lock.acquire(blocking=build):  # another thread may build it just now
-        try:
-            if not _is_known(path):
-                found = _existing(path) or (_built(compiler, path) if build else None)
-                if found is not None:
-                    _outcomes[path] = _Outcome(found, None)
-        except (OSError, JumokError) as error:
-            _outcomes[path] = _failed(error)
-        finally:
-            _lock.release()
-    return _outcomes[path] if _is_known(path) else _Outcome(None, None)
+    return _Outcome(None, None)
 
 
 def _is_known(path: Path) -> bool:
     return path in _outcomes and time.monotonic() < _outcomes[path].until
 
 
-def _failed(error: Exception) -> _Outcome:
-    reason = tr("the C++ step cannot be built ({reason}); generation uses PyTorch.", reason=error)
-    return _Outcome(None, reason, time.monotonic() + AGAIN)
-
-
-def _compiler() -> Path | None:
-    for name in (os.environ.get("CXX"), *COMPILERS):
-        if name and (found := shutil.which(name)):
-            return Path(found)
-    return None
-
-
-def _key(compiler: Path) -> str:
-    """Names a library that can be used here. A compiler is known by its file, so that it need not be started."""
-    file = compiler.stat()
-    parts = (SOURCE.read_bytes(), FLAGS, PROCESSOR, compiler.resolve(), file.st_size, file.st_mtime_ns, _processor())
-    return hashlib.sha256(repr(parts).encode()).hexdigest()[:32]
-
-
-def _processor() -> tuple[str, ...]:
-    """Return what is known of the processor: home folders are shared, and other processors lack some instructions."""
-    names = ("model name", "flags", "Features", "CPU part")
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
-    except OSError:
-        lines = []
-    return (sys.platform, platform.machine(), *sorted({line for line in lines if line.startswith(names)}))
-
-
-def _existing(path: Path) -> ctypes.CDLL | None:
-    """Return the library at `path` if it is complete and ours."""
+def _is_whole(path: Path) -> bool:
     digest = path.with_suffix(".sha256")
-    if not path.is_file() or not digest.is_file():
-        return None
-    require_private(path.parent)
-    if digest.read_text(encoding="utf-8") != sha256_of(path):
-        return None
+    return path.is_file() and digest.is_file() and digest.read_text(encoding="utf-8") == sha256_of(path)
+
+
+def _installed(path: Path) -> ctypes.CDLL:
+    if not _is_whole(path):
+        raise JumokError("{path} is damaged: install jumok again", path=path)
     return ctypes.CDLL(str(path))
 
 
-def _built(compiler: Path, path: Path) -> ctypes.CDLL:
+def _existing(path: Path) -> ctypes.CDLL | None:
+    """Return the library at `path` of the cache if it is complete and ours, and of a system like this one."""
+    if not path.is_file():
+        return None
+    require_private(path.parent)
+    try:
+        return ctypes.CDLL(str(path)) if _is_whole(path) else None
+    except OSError:  # built beside another C library: home folders are shared
+        return None
+
+
+def _built(compiler: Path, name: str, path: Path) -> ctypes.CDLL:
     private_folder(path.parent)
     with locked(path.with_suffix(".lock"), wait=True):
         found = _existing(path)  # another process was faster
         if found is None:
             with atomic_path(path) as temporary:
-                _compile(compiler, temporary)
+                try:
+                    compile_library(compiler, name, temporary)
+                except subprocess.TimeoutExpired as error:
+                    raise JumokError("{compiler} took too long", compiler=compiler) from error
                 digest = sha256_of(temporary)
             write_atomic(path.with_suffix(".sha256"), digest)
             found = _existing(path)
     if found is None:
         raise JumokError("{compiler} made a file that cannot be used", compiler=compiler)
     return found
-
-
-def _compile(compiler: Path, target: Path) -> None:
-    complaint = ""
-    for processor in PROCESSOR:
-        command = [str(compiler), *FLAGS, *processor, str(SOURCE), "-o", str(target)]
-        try:
-            done = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=LONGEST)
-        except subprocess.TimeoutExpired as error:
-            raise JumokError("{compiler} took too long", compiler=compiler) from error
-        if done.returncode == 0:
-            return
-        complaint = complaint or next(iter(done.stderr.strip().splitlines()), str(done.returncode))
-    raise JumokError("{compiler}: {complaint}", compiler=compiler, complaint=complaint)
