@@ -34,14 +34,14 @@ def test_works_interleave_in_an_order_that_turns_round() -> None:
 
 @pytest.mark.slow
 def test_the_time_of_a_step_is_divided_by_kind() -> None:
-    """An optimizer's products are its own, and nothing is counted twice.
-
-    Profiled steps may take longer than others, so that less than nothing is left "outside".
-    """
-    found, wall, flops = kernels.milliseconds({**SMALL, "optimizer": "muon", "attention": "chunked"}, 2, 300)
-    assert flops > 0
-    assert sum(found.values()) == pytest.approx(wall)
-    assert {"products", "attention", "AdamW", "Muon", kernels.OUTSIDE} <= found.keys()
+    """An optimizer's products are its own, and the operations of the others are those of the formula."""
+    how = {"optimizer": "muon", "attention": "chunked", "precision": "float32", "compile": "off"}
+    found, calls, wall, flops = kernels.milliseconds({**SMALL, **how}, 2, 300)
+    assert wall > 0
+    assert all(0 <= value < wall for value in found.values())
+    assert {"products", "attention", "AdamW", "Muon"} <= {each.kind for each in found}
+    counted = sum(each.flops * calls[each] for each in found if each.kind in ("products", "attention"))
+    assert counted == pytest.approx(flops, rel=0.1)  # chunks of attention compute a little more than half of the square
 
 
 @pytest.mark.slow

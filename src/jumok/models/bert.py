@@ -17,6 +17,7 @@ from jumok.models.initialization import look_around_by_positions
 from jumok.models.pooling import Pooling
 from jumok.nn.blocks import Block
 from jumok.nn.layers import Dropout
+from jumok.nn.products import Linear, linear
 
 
 class MaskedLMHead(nn.Module):
@@ -28,13 +29,13 @@ class MaskedLMHead(nn.Module):
 
     def __init__(self, config: BERTConfig) -> None:
         super().__init__()
-        self.dense = nn.Linear(config.n_embd, config.embedding_width)
+        self.dense = Linear(config.n_embd, config.embedding_width)
         self.norm = nn.LayerNorm(config.embedding_width, eps=config.norm_eps)
         self.bias = nn.Parameter(torch.zeros(config.vocab_size))
 
     def forward(self, hidden: Tensor, embedding: Tensor) -> Tensor:
         """hidden (..., C), embedding (V, E) -> (..., V)."""
-        return F.linear(self.norm(F.gelu(self.dense(hidden))), embedding, self.bias)
+        return linear(self.norm(F.gelu(self.dense(hidden))), embedding, self.bias)
 
 
 class BERT(ConfiguredModel[BERTConfig]):

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from jumok.config import EncoderDecoderConfig
 from jumok.models.base import ConfiguredModel, checked_ids, key_mask
@@ -17,6 +16,7 @@ from jumok.nn.blocks import Block, make_norm
 from jumok.nn.cache import EncoderDecoderCache
 from jumok.nn.layers import Dropout
 from jumok.nn.positions import sinusoidal
+from jumok.nn.products import linear
 
 
 class Placement(nn.Module):
@@ -168,7 +168,7 @@ class EncoderDecoder(ConfiguredModel[EncoderDecoderConfig]):
 
     def logits(self, hidden: Tensor) -> Tensor:
         """Apply the output layer, which shares the matrix of the embedding: (..., C) -> (..., V)."""
-        return F.linear(hidden, self.token_embedding.weight, self.output_bias)
+        return linear(hidden, self.token_embedding.weight, self.output_bias)
 
     def new_cache(self, batch: int = 1) -> EncoderDecoderCache:
         """Return an empty cache for `batch` sources and targets of up to context_length tokens."""

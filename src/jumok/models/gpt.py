@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from jumok.config import GPTConfig
 from jumok.config.features import changes_angles
@@ -21,6 +20,7 @@ from jumok.nn.blocks import Block, make_norm
 from jumok.nn.cache import KVCache
 from jumok.nn.layers import Dropout
 from jumok.nn.positions import positions_in, rotary
+from jumok.nn.products import Linear, linear
 
 
 class GPT(ConfiguredModel[GPTConfig]):
@@ -40,7 +40,7 @@ class GPT(ConfiguredModel[GPTConfig]):
         self.dropout = Dropout(config.dropout)
         self.blocks = nn.ModuleList(Block(config.block()) for _ in range(config.n_layer))
         self.norm = make_norm(config.block())
-        self.head = nn.Linear(config.n_embd, config.vocab_size, bias=False)
+        self.head: nn.Linear = Linear(config.n_embd, config.vocab_size, bias=False)
         if config.tie_embeddings:
             self.head.weight = self.token_embedding.weight
         self.pooling = Pooling(config.pooling, config.n_embd) if config.labels else None
@@ -189,4 +189,4 @@ def token_losses(hidden: Tensor, head: Tensor, targets: Tensor) -> Tensor:
     Returns:
         (B, T), float32 or better.
     """
-    return cross_entropies(F.linear(hidden, head), targets)  # (B, T)
+    return cross_entropies(linear(hidden, head), targets)  # (B, T)

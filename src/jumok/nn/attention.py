@@ -34,6 +34,7 @@ from jumok.nn.cache import LayerCache
 from jumok.nn.chunked_attention import chunked_attention
 from jumok.nn.layers import Dropout, RMSNorm
 from jumok.nn.positions import rotate
+from jumok.nn.products import Linear
 
 Implementation = Literal["chunked", "fused"]
 
@@ -199,10 +200,10 @@ class MultiHeadAttention(nn.Module):
         if n_head % self.n_kv_head:
             raise ValueError(f"n_head={n_head} is not divisible by n_kv_head={n_kv_head}")
         d_context = d_context or d_in
-        self.q_proj = nn.Linear(d_in, self.n_head * self.head_dim, bias=qkv_bias)
-        self.k_proj = nn.Linear(d_context, self.n_kv_head * self.head_dim, bias=qkv_bias)
-        self.v_proj = nn.Linear(d_context, self.n_kv_head * self.head_dim, bias=qkv_bias)
-        self.o_proj = nn.Linear(self.n_head * self.head_dim, d_out, bias=out_bias) if project else None
+        self.q_proj: nn.Linear = Linear(d_in, self.n_head * self.head_dim, bias=qkv_bias)
+        self.k_proj: nn.Linear = Linear(d_context, self.n_kv_head * self.head_dim, bias=qkv_bias)
+        self.v_proj: nn.Linear = Linear(d_context, self.n_kv_head * self.head_dim, bias=qkv_bias)
+        self.o_proj: nn.Linear | None = Linear(self.n_head * self.head_dim, d_out, bias=out_bias) if project else None
         self.q_norm = RMSNorm(self.head_dim, eps=qk_norm) if qk_norm is not None else None
         self.k_norm = RMSNorm(self.head_dim, eps=qk_norm) if qk_norm is not None else None
         self.attend = ScaledDotProductAttention(dropout)

@@ -15,6 +15,7 @@ from jumok.config import BlockConfig
 from jumok.nn.attention import MultiHeadAttention
 from jumok.nn.cache import LayerCache
 from jumok.nn.layers import Dropout, RMSNorm
+from jumok.nn.products import Linear
 
 ACTIVATION: dict[str, Callable[[Tensor], Tensor]] = {
     "gelu": F.gelu,
@@ -36,8 +37,8 @@ class MLP(nn.Module):
 
     def __init__(self, width: int, hidden: int, activation: str, bias: bool = True) -> None:
         super().__init__()
-        self.up_proj = nn.Linear(width, hidden, bias=bias)
-        self.down_proj = nn.Linear(hidden, width, bias=bias)
+        self.up_proj = Linear(width, hidden, bias=bias)
+        self.down_proj = Linear(hidden, width, bias=bias)
         self.activation = ACTIVATION[activation]
 
     def forward(self, x: Tensor) -> Tensor:
@@ -56,9 +57,9 @@ class SwiGLU(nn.Module):
 
     def __init__(self, width: int, hidden: int, bias: bool = False) -> None:
         super().__init__()
-        self.gate_proj = nn.Linear(width, hidden, bias=bias)
-        self.up_proj = nn.Linear(width, hidden, bias=bias)
-        self.down_proj = nn.Linear(hidden, width, bias=bias)
+        self.gate_proj = Linear(width, hidden, bias=bias)
+        self.up_proj = Linear(width, hidden, bias=bias)
+        self.down_proj = Linear(hidden, width, bias=bias)
 
     def forward(self, x: Tensor) -> Tensor:
         """(B, T, C) -> (B, T, C)."""

@@ -14,9 +14,10 @@ from jumok.nn.attention import MultiHeadAttention, ScaledDotProductAttention
 from jumok.nn.blocks import ACTIVATION, MLP, Block, SwiGLU
 from jumok.nn.layers import Dropout, RMSNorm
 from jumok.nn.positions import rotary
+from jumok.nn.products import Linear
 
 PARTS = {
-    nn.ModuleList, nn.Embedding, nn.Linear, nn.LayerNorm,
+    nn.ModuleList, nn.Embedding, nn.Linear, Linear, nn.LayerNorm,
     Block, MultiHeadAttention, ScaledDotProductAttention, MLP, SwiGLU, RMSNorm, Dropout,
 }  # fmt: skip
 CLOSE = 1e-6  # for cosines and sines, of which the step computes its own
