@@ -44,7 +44,7 @@ from jumok.inference.native.parameters import (
 )
 from jumok.inference.native.slots import NativeSlots
 from jumok.inference.requests import Request
-from jumok.inference.sampling import Sampling
+from jumok.inference.sampling import Sampling, softmax
 from jumok.inference.slots import Chunk
 from jumok.models.gpt import GPT
 from jumok.nn.blocks import MLP
@@ -283,6 +283,31 @@ def test_a_native_model_needs_the_step(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("JUMOK_NATIVE", "0")
     with pytest.raises(ConfigError, match="JUMOK_NATIVE=0 is set"):
         Engine(native)
+
+
+@pytest.mark.parametrize("ids", [1, 5, 16, 73, 255, 256, 257, 1000])
+@pytest.mark.parametrize("temperature", [1e-30, 0.5, 1.0, 1e30])
+def test_an_id_is_drawn_where_the_sum_of_the_probabilities_passes_the_number(ids: int, temperature: float):
+    uniform = np.concatenate((np.linspace(0, 1, 100, endpoint=False), [np.nextafter(1.0, 0.0)]))
+    logits = np.random.default_rng(0).normal(size=(101, ids + 3)).astype(np.float32)[:, :ids]  # rows apart in memory
+    found = slots_for(tiny()).draw(logits, [temperature] * 101, uniform.tolist())
+    exact = logits.astype(np.float64)
+    passed = softmax((exact - exact.max(axis=-1, keepdims=True)) / temperature).cumsum(axis=-1)
+    for token, sums, number in zip(found, passed, 1 - uniform, strict=True):
+        assert 0 <= token < ids
+        assert (sums[token - 1] if token else 0) - 1e-5 <= number <= sums[token] + 1e-5
+
+
+def test_the_first_of_the_largest_logits_is_taken_and_none_where_one_is_not_finite():
+    logits = np.zeros((7, 70), np.float32)
+    logits[0, [5, 40, 69]] = 1
+    logits[1, 69] = 1
+    logits[2] = np.finfo(np.float32).min
+    for row, place, value in ((3, 0, np.nan), (4, 31, np.inf), (5, 69, -np.inf), (6, 68, -np.nan)):
+        logits[row, place] = value
+    slots = slots_for(tiny())
+    assert slots.draw(logits, [0.0] * 7, [0.5] * 7) == [5, 69, 0, -1, -1, -1, -1]
+    assert slots.draw(logits, [1.0] * 7, [0.5] * 7)[3:] == [-1] * 4
 
 
 # --- texts of their own -----------------------------------------------------------------------------------------------

@@ -22,7 +22,7 @@ class Continuation:
             be drawn. rules: which of them may come next; None: all.
 
     Attributes:
-        ids: the prompt and what was drawn. drawn: the ids that were drawn. text: what is final of it.
+        ids: the prompt and what was drawn. drawn: the ids that were drawn.
         finish: why it ended, or None.
         total: the sum of the log-probabilities of the drawn ids, in nats, if the request asks for them.
         has_plain_sampling: nothing but a temperature changes what is drawn.
@@ -35,13 +35,12 @@ class Continuation:
         self.request, self.rules = request, rules
         self.ids = list(request.prompt)
         self.drawn: list[int] = []
-        self.text = ""
         self.total = 0.0
         self.finish: Finish | None = None
         # One generator for each text, one number for each token, whatever the device or the size of the vocabulary.
         self._random = np.random.Generator(np.random.PCG64((request.seed, request.sample)))
         self._news: list[Drawn] = []
-        self._new_text = ""
+        self._text, self._new_text = [""], ""  # pieces: a long text is not copied for each token
         self._decoder = None if tokenizer is None else TextDecoder(tokenizer, self.ids, request.stop)
         self._silent = request.stop_ids | request.special_ids
         self.seen: NDArray[np.bool] | None = None
@@ -53,6 +52,12 @@ class Continuation:
         if request.sampling.counts_tokens:
             self.counts = np.zeros(vocab_size, np.float32)
 
+    @property
+    def text(self) -> str:
+        """What is final of it."""
+        self._text = ["".join(self._text)]
+        return self._text[0]
+
     def uniform(self) -> float:
         """Return the next random number, at least 0 and below 1."""
         return float(self._random.random())
@@ -63,7 +68,8 @@ class Continuation:
         self.ids.append(token)
         self.drawn.append(token)
         self._news.append(new)
-        self.total += new.log_probability or 0.0
+        if new.log_probability is not None:
+            self.total += new.log_probability
         if self.seen is not None:
             self.seen[token] = True
         if self.counts is not None:
@@ -92,7 +98,7 @@ class Continuation:
         return event
 
     def _add(self, text: str) -> None:
-        self.text += text
+        self._text.append(text)
         self._new_text += text
 
 

@@ -49,15 +49,18 @@ class NativeSlots:
         if found is None:
             raise RuntimeError("the C++ step is not built")
         self._step, self._work_of, self._draw = found.jumok_step, found.jumok_work, found.jumok_draw
-        self._work_of.restype = ctypes.c_int64
+        address, count, number = ctypes.c_void_p, ctypes.c_int64, ctypes.c_int32
+        self._step.argtypes = (address, address, number, address, number, address, address, number)
+        self._work_of.argtypes, self._work_of.restype = (address, count, count), count
+        self._draw.argtypes = (address, count, count, count, address, address, address)
         self._model, self._work = model, memory.empty((0,))
-        self._pointer = ctypes.byref(model.structure)
+        self._pointer = ctypes.addressof(model.structure)
         c = model.config
         padded = -(-c.head_dim // BLOCK) * BLOCK
         self._type = TYPES["float32" if model.kind == "float32" else "bfloat16"]
         shape = (c.n_layer, c.n_kv_head, 0, BLOCK * (c.head_dim + padded))  # (L, G, blocks, numbers of a block)
         self._empty = memory.empty(shape, self._type)
-        self._caches = [self._empty] * slots
+        self._caches, self._addresses = [self._empty] * slots, [0] * slots
 
     def read(self, chunks: Sequence[Chunk]) -> Numbers:
         """Logits after the last id of each chunk: (N, V), float32.
@@ -80,25 +83,26 @@ class NativeSlots:
         if len({chunk.slot for chunk in chunks}) < len(chunks):
             raise ValueError("a slot occurs twice")
         config = self._model.config
-        ids = [token for chunk in chunks for token in chunk.ids]
-        longest = max(chunk.start + len(chunk.ids) for chunk in chunks)
-        if (  # step.cpp would read and write outside its memory
-            any(chunk.start < 0 or len(chunk.ids) == 0 for chunk in chunks)
-            or min(ids) < 0 or max(ids) >= config.vocab_size or longest > config.context_length
-        ):  # fmt: skip
-            raise ValueError("a chunk is empty, or an id or a position is out of range")
+        context, longest = config.context_length, 0
         given = (_Chunk * len(chunks))()
         for one, (slot, start, new) in zip(given, chunks, strict=True):
-            cache = self._with_room(slot, start + len(new))
-            one.cache, one.blocks, one.start, one.count = cache.ctypes.data, cache.shape[2], start, len(new)
-        needed = self._work_of(self._pointer, ctypes.c_int64(len(ids)), ctypes.c_int64(longest))
+            stop = start + len(new)
+            if not 0 <= start < stop <= context:  # step.cpp would read and write outside its memory
+                raise ValueError("a chunk is empty, or a position is out of range")
+            one.blocks, one.start, one.count = self._with_room(slot, stop).shape[2], start, stop - start
+            one.cache = self._addresses[slot]
+            longest = max(longest, stop)
+        ids = [token for chunk in chunks for token in chunk.ids]
+        if not 0 <= min(ids) <= max(ids) < config.vocab_size:
+            raise ValueError("an id is out of range")
+        needed = self._work_of(self._pointer, len(ids), longest)
         if needed > len(self._work):
             self._work = memory.empty((needed,))
         width = config.n_embd if wanted == "hidden" else config.vocab_size
         found = memory.empty((len(chunks) if wanted == "last" else len(ids), -(-width // PANEL) * PANEL))
         self._step(
             self._pointer, given, len(chunks), (ctypes.c_int32 * len(ids))(*ids), OUTPUTS.index(wanted),
-            ctypes.c_void_p(found.ctypes.data), ctypes.c_void_p(self._work.ctypes.data), computing_threads(),
+            found.ctypes.data, self._work.ctypes.data, computing_threads(),
         )  # fmt: skip
         return found
 
@@ -117,9 +121,8 @@ class NativeSlots:
         n, vocabulary = logits.shape
         ids = (ctypes.c_int32 * n)()
         self._draw(
-            ctypes.c_void_p(logits.ctypes.data), ctypes.c_int64(logits.strides[0] // logits.itemsize),
-            ctypes.c_int64(n), ctypes.c_int64(vocabulary), (ctypes.c_float * n)(*temperatures),
-            (ctypes.c_double * n)(*uniform), ids,
+            logits.ctypes.data, logits.strides[0] // logits.itemsize, n, vocabulary,
+            (ctypes.c_float * n)(*temperatures), (ctypes.c_double * n)(*uniform), ids,
         )  # fmt: skip
         return list(ids)
 
@@ -140,7 +143,8 @@ class NativeSlots:
             room = min(most, max(blocks, 2 * cache.shape[2]))
             larger = memory.zeros((*cache.shape[:2], room, cache.shape[3]), self._type)
             larger[:, :, : cache.shape[2]] = cache
-            self._caches[slot] = cache = larger
+            self._caches[slot], self._addresses[slot] = larger, larger.ctypes.data
+            return larger
         return cache
 
 

@@ -668,23 +668,45 @@ long largest(long a, long b) { return a > b ? a : b; }
 // The first id whose cumulative weight passes 1 - uniform of the total, weights being exp(logit / temperature); the
 // first of the largest logits where the temperature is 0; -1 if a logit is not finite. `weights` has room for V numbers.
 int32_t draw(const float* logits, long v, float temperature, double uniform, float* weights) {
-    float most = -INFINITY;
-    long best = 0;
-    bool finite = true;
-    for (long i = 0; i < v; i++) {
-        finite &= std::abs(logits[i]) <= 3.4028234664e38f;  // false for a NaN, too
-        if (logits[i] > most) most = logits[i], best = i;
-    }
-    if (!finite) return -1;
-    if (temperature == 0) return int32_t(best);
+    Vector tops = all(-INFINITY), zeros = {};
     long i = 0;
-    for (; i + LANES <= v; i += LANES) store(weights + i, exponential((load<Vector>(logits + i) - most) / temperature));
-    for (; i < v; i++) weights[i] = std::exp((logits[i] - most) / temperature);
+    for (; i + LANES <= v; i += LANES) {
+        const Vector x = load<Vector>(logits + i);
+        tops = x > tops ? x : tops;
+        zeros += x - x;  // not zero for a NaN or an infinite number
+    }
+    float most = tops[0], zero = sum(zeros);
+    for (int lane = 1; lane < LANES; lane++) most = tops[lane] > most ? tops[lane] : most;
+    for (; i < v; i++) most = logits[i] > most ? logits[i] : most, zero += logits[i] - logits[i];
+    if (!(zero == 0)) return -1;
+    if (temperature == 0) {
+        for (i = 0; logits[i] != most;) i++;
+        return int32_t(i);
+    }
+    // The weights of some ids together, so that few sums have to wait for each other.
+    constexpr long SOME = 16 * LANES;
+    static thread_local std::vector<float> parts;
+    parts.clear();
     double total = 0;
-    for (i = 0; i < v; i++) total += weights[i];
+    for (long first = 0; first < v; first += SOME) {
+        const long end = first + SOME < v ? first + SOME : v;
+        Vector part = {};
+        for (i = first; i + LANES <= end; i += LANES) {
+            const Vector weight = exponential((load<Vector>(logits + i) - most) / temperature);
+            store(weights + i, weight);
+            part += weight;
+        }
+        float rest = sum(part);
+        for (; i < end; i++) rest += weights[i] = std::exp((logits[i] - most) / temperature);
+        parts.push_back(rest);
+        total += rest;
+    }
     const double wanted = (1 - uniform) * total;
     double passed = 0;
-    for (i = 0; i < v - 1; i++)
+    size_t part = 0;
+    for (; part + 1 < parts.size() && passed + parts[part] < wanted; part++) passed += parts[part];
+    const long first = long(part) * SOME, last = (first + SOME < v ? first + SOME : v) - 1;
+    for (i = first; i < last; i++)
         if ((passed += weights[i]) >= wanted) break;
     return int32_t(i);
 }
