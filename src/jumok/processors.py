@@ -46,6 +46,20 @@ def _cores() -> int:
         return processors()
 
 
+def import_numpy() -> None:
+    """Import NumPy without the threads of its matrix products, which take half of the time; writing does not use them.
+
+    A number of threads in the environment is kept.
+    """
+    if "numpy" in sys.modules or {"OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"} & os.environ.keys():
+        return
+    os.environ["OPENBLAS_NUM_THREADS"] = "1"  # is read when the library is loaded
+    try:
+        import numpy  # noqa: F401
+    finally:
+        del os.environ["OPENBLAS_NUM_THREADS"]
+
+
 def let_waiting_threads_sleep() -> bool:
     """Set OMP_WAIT_POLICY=PASSIVE if other programs keep the processors busy.
 

@@ -6,6 +6,8 @@ to stderr. Exit codes: 0 done, 1 failed, 2 wrong use, 130 interrupted (the train
 
 from __future__ import annotations
 
+import atexit
+import gc
 import importlib
 import io
 import os
@@ -65,6 +67,7 @@ def app() -> None:
 
 def main() -> None:
     """Run the command line in the language of the user, and exit."""
+    atexit.register(gc.freeze)  # to look for cycles in all that was imported takes longer than to write a sentence
     _open_closed_streams()
     translate_click()
     with speaking(users_language()):

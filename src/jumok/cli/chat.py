@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +25,7 @@ from jumok.config import require_range
 from jumok.errors import ConfigError, JumokError, RunError, TextError
 from jumok.files import write_atomic
 from jumok.messages import did_you_mean, message, tr
+from jumok.processors import import_numpy
 
 if TYPE_CHECKING:
     from jumok.inference.chat import Answer, Message
@@ -74,11 +76,12 @@ def chat(
     dimmed. With a MESSAGE the answer to it is printed, and nothing is asked for. From a pipe each line is a message,
     and only the answers are printed.
     """
-    from jumok import device as devices
+    import_numpy()
     from jumok.inference.chat import require_chat
-    from jumok.runs.load import load
+    from jumok.runs.native import load_to_write
 
-    model = load(run, str(devices.choose_device(device)))
+    is_held = question is None and sys.stdin.isatty()  # in the terminal
+    model = load_to_write(run, device, build=partial(build_native_step, quiet=quiet) if is_held else None)
     gpt, _ = require_chat(model)
     require_range("tokens", 1 if tokens is None else tokens, 1)
     require_range("seed", seed or 0, 0)
@@ -86,8 +89,7 @@ def chat(
     began = time.perf_counter()
     if question is not None:
         talk.answer(question, shown=not as_json)
-    elif sys.stdin.isatty():
-        build_native_step(gpt, quiet=quiet)
+    elif is_held:
         talk.hold()
     else:
         for line in _piped():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from jumok.cli.commands import Verb, common, option, require_options
 from jumok.cli.console.output import named, print_json, say, write
 from jumok.errors import ConfigError
 from jumok.messages import shell, tr
+from jumok.processors import import_numpy
 
 
 @click.command(
@@ -62,11 +64,15 @@ def generate(
     each [MASK] of the PROMPT, and an encoder-decoder generates an answer to it.
     """
     flags["prompt"] = _prompt(run, prompts, prompt)
-    from jumok import device as devices
+    import_numpy()
+    from jumok.cli.native_step import build_native_step
     from jumok.config.features import task_of
-    from jumok.runs.load import load
+    from jumok.inference.generate import BUILT_FROM
+    from jumok.runs.native import load_to_write
 
-    model = load(run, str(devices.choose_device(device)))
+    quantize, is_long = flags["quantize"], (flags["tokens"] or 0) >= BUILT_FROM
+    build = partial(build_native_step, quiet=quiet) if quantize or is_long else None
+    model = load_to_write(run, device, quantize=quantize, build=build)
     task = task_of(model.config)
     if task == "classify":
         raise ConfigError(
@@ -168,13 +174,10 @@ def _answer(
 
 def _continue(model: Any, seed: int | None, as_json: bool, quiet: bool, *, samples: int = 1, **sampling: Any) -> None:
     """Continue the prompt."""
-    from jumok.cli.native_step import build_native_step
-    from jumok.inference.generate import BUILT_FROM, stream
     from jumok.inference.generate import generate as complete
+    from jumok.inference.generate import stream
 
     prompt = sampling.get("prompt", "")
-    if sampling.get("tokens", 0) >= BUILT_FROM or sampling.get("quantize") == "bfloat16":
-        build_native_step(model, quiet=quiet)
     began = time.perf_counter()
     if samples == 1 and not as_json:
         pieces = stream(model, seed=seed, **sampling)

@@ -87,6 +87,7 @@ def evaluate_chat(model: Model, table: Table, *, most_rows: int | None = None) -
         JumokError: the losses are not finite.
     """
     gpt, template = require_chat(model)
+    assert isinstance(gpt, GPT)  # losses are computed by PyTorch
     found = [encode_chat(template, messages, gpt.config.context_length) for messages in _conversations(table)]
     places = [place for place, chat in enumerate(found) if chat is not None]
     kept = [chat for chat in found if chat is not None]

@@ -13,18 +13,23 @@ from bisect import bisect_left
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
+from typing import TYPE_CHECKING, cast
 
-from jumok.config import require_range
+from jumok.config import GPTConfig, require_range
 from jumok.errors import ConfigError, TextError
 from jumok.inference.engine import Engine
 from jumok.inference.generate import LARGEST_BATCH, write_all
 from jumok.inference.requests import Drawn, Event, Request, sample_number, text_request
 from jumok.inference.sampling import Sampling
 from jumok.inference.writer import TextDecoder, overlap_at_end
-from jumok.models import Model, require_memory_for_texts
-from jumok.models.checks import not_finite, require_tokenizer
-from jumok.models.gpt import GPT
-from jumok.tokenizers import ChatTemplate, require_utf8
+from jumok.models import require_memory_for_texts
+from jumok.models.checks import Described, not_finite, require_tokenizer
+from jumok.tokenizers import require_utf8
+
+if TYPE_CHECKING:
+    from jumok.inference.native.parameters import NativeModel
+    from jumok.models.gpt import GPT
+    from jumok.tokenizers import ChatTemplate
 
 Message = Mapping[str, str]
 
@@ -52,13 +57,13 @@ class Answer:
     finish: str
 
 
-def require_chat(model: Model) -> tuple[GPT, ChatTemplate]:
+def require_chat(model: Described) -> tuple[GPT | NativeModel, ChatTemplate]:
     """Return a model that holds conversations, and its template.
 
     Raises:
         ConfigError: it is no GPT that writes, or has no template.
     """
-    if not isinstance(model, GPT) or model.config.labels:
+    if not isinstance(model.config, GPTConfig) or model.config.labels:
         raise ConfigError(
             "a conversation needs a GPT that writes, and this model is another one; see `jumok generate` and "
             "`jumok predict`."
@@ -69,10 +74,10 @@ def require_chat(model: Model) -> tuple[GPT, ChatTemplate]:
             "this model has no chat template: it continues texts, and has not learned to answer. Train it with "
             "conversations: jumok train talk.jsonl --task chat --init RUN"
         )
-    return model, template
+    return cast("GPT | NativeModel", model), template
 
 
-def chat_prompt(model: Model, messages: Sequence[Message], tokens: int) -> tuple[list[int], int]:
+def chat_prompt(model: Described, messages: Sequence[Message], tokens: int) -> tuple[list[int], int]:
     """Return the ids of a conversation up to where the answer begins, and how many messages are left out of it.
 
     Args:
@@ -145,7 +150,7 @@ def _checked(number: int, message: Message) -> dict[str, str]:
 
 
 def chat_request(
-    model: Model,
+    model: Described,
     messages: Sequence[Message],
     sampling: Sampling,
     *,
@@ -176,7 +181,7 @@ def chat_request(
 
 
 def answer_chats(
-    model: Model,
+    model: Described,
     conversations: Sequence[Sequence[Message]],
     *,
     tokens: int,
@@ -216,7 +221,7 @@ def answer_chats(
     return [answers[i * samples : (i + 1) * samples] for i in range(len(first))]
 
 
-def stream_answer(engine: Engine, model: Model, request: Request) -> Generator[Event, None, Answer]:
+def stream_answer(engine: Engine, model: Described, request: Request) -> Generator[Event, None, Answer]:
     """Write one answer: yield what is new of it, and return the answer.
 
     An answer whose generator is closed before its end leaves the engine.
@@ -238,7 +243,7 @@ def stream_answer(engine: Engine, model: Model, request: Request) -> Generator[E
     return Answer(text=parts.text, reasoning=parts.reasoning, ids=tuple(text.drawn), finish=str(text.finish))
 
 
-def answer_of(model: Model, ids: Sequence[int], finish: str, request: Request | None = None) -> Answer:
+def answer_of(model: Described, ids: Sequence[int], finish: str, request: Request | None = None) -> Answer:
     """Return the answer that consists of the ids that a model drew, the end of its turn included.
 
     Args:
@@ -259,7 +264,7 @@ class AnswerParts:
         reasoning, text: what is final of them.
     """
 
-    def __init__(self, model: Model, request: Request) -> None:
+    def __init__(self, model: Described, request: Request) -> None:
         tokenizer, known = require_tokenizer(model), require_chat(model)[1].tokens
         marks = dict(zip((OPEN, CLOSE), MARKS, strict=True)) if {OPEN, CLOSE} <= known.keys() else {}
         self._marks = {known[token]: mark for token, mark in marks.items()}
