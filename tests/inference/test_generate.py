@@ -25,7 +25,7 @@ from transformers import (
 from jumok.config import GPTConfig
 from jumok.errors import ConfigError, JumokError, TokenizerError
 from jumok.inference.generate import generate, stream
-from jumok.inference.sampling import Sampling, drawn, filtered, keep_top_k
+from jumok.inference.sampling import Sampling, drawn, filtered, keep_top_k, keep_top_p, likeliest, log_softmax
 from jumok.models.gpt import GPT
 from jumok.models.special_ids import start_ids
 from jumok.text.hangul import nfc
@@ -153,6 +153,12 @@ def test_top_k_keeps_the_largest_and_their_ties():
     assert kept(keep_top_k(ROWS.numpy(), 99)) == [list(range(6))] * 2
 
 
+def test_top_p_keeps_the_smaller_of_equally_likely_ids():
+    logits = np.array([[0.0, 2.0, 0.0, 0.0, 0.0], [0.0] * 5])
+    assert kept(keep_top_p(logits, 0.7)) == [[0, 1], [0, 1, 2, 3]]
+    assert kept(keep_top_p(logits, 1e-46)) == [[1], [0]]
+
+
 @pytest.mark.parametrize(
     ("setting", "processors"),
     [
@@ -225,6 +231,20 @@ def test_whatever_the_settings_a_known_id_is_drawn(
     ids = drawn(left, np.full(2, uniform))
     assert (ids < logits.shape[1]).all()
     assert np.isfinite(np.take_along_axis(left, ids[:, None], axis=-1)).all()
+
+
+def test_log_probabilities_and_the_likeliest_ids_are_those_of_pytorch():
+    logits = torch.randn(5, 300, generator=torch.Generator().manual_seed(0)) * 5
+    wanted = logits.log_softmax(dim=-1)
+    found = log_softmax(logits.numpy())
+    torch.testing.assert_close(torch.from_numpy(found), wanted, rtol=0, atol=2e-6)
+    for row, exact in zip(found, wanted, strict=True):
+        assert [token for token, _ in likeliest(row, 7)] == exact.topk(7).indices.tolist()
+        assert [value for _, value in likeliest(row, 7)] == row[[token for token, _ in likeliest(row, 7)]].tolist()
+    equal = np.zeros(5, np.float32)
+    assert likeliest(equal, 3) == ((0, 0.0), (1, 0.0), (2, 0.0))  # of equal ones the smaller ids
+    assert likeliest(equal, 0) == ()
+    assert len(likeliest(equal, 9)) == 5
 
 
 def test_drawing_follows_the_probabilities():

@@ -112,7 +112,7 @@ def filtered(
     # The largest becomes 0 first, so that a low temperature cannot overflow; one of 1e-40 is 0 in float32, and one of
     # 1e40 infinite.
     with np.errstate(over="ignore"):
-        logits = (logits - logits.max(axis=-1, keepdims=True)) / min(max(sampling.temperature, 1e-30), 1e30)
+        logits = _below_zero(logits) / min(max(sampling.temperature, 1e-30), 1e30)
     if sampling.top_k:
         logits = keep_top_k(logits, sampling.top_k)
     if sampling.top_p < 1:
@@ -159,14 +159,20 @@ def keep_min_p(logits: Numbers, p: float) -> Numbers:
 
 def softmax(logits: Numbers) -> Numbers:
     """Return probabilities: (..., V) -> (..., V)."""
-    weights = np.exp(logits - logits.max(axis=-1, keepdims=True))
+    weights = np.exp(_below_zero(logits))
     return weights / weights.sum(axis=-1, keepdims=True)
 
 
 def log_softmax(logits: Numbers) -> Numbers:
     """Return the logarithms of probabilities: (..., V) -> (..., V)."""
-    shifted = logits - logits.max(axis=-1, keepdims=True)
+    shifted = _below_zero(logits)
     return shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True))
+
+
+def _below_zero(logits: Numbers) -> Numbers:
+    """Subtract the largest of each row; a difference beyond the range of the type is -inf."""
+    with np.errstate(over="ignore"):
+        return logits - logits.max(axis=-1, keepdims=True)
 
 
 def likeliest(log_probabilities: Numbers, count: int) -> tuple[tuple[int, float], ...]:
