@@ -19,7 +19,6 @@ from jumok.config import GPTConfig
 from jumok.errors import ConfigError
 from jumok.files import is_locked, locked
 from jumok.runs.folder import RunFolder, is_training, stop_file
-from jumok.serve import task_endpoints
 from jumok.serve.app import create_app
 from jumok.serve.desk import training
 from jumok.serve.desk.curves import POINTS, read_curve
@@ -28,6 +27,7 @@ from jumok.serve.middleware import limited
 from jumok.serve.run_folders import RunFolders
 from jumok.serve.served_models import ServedModels
 from jumok.serve.settings import ServeSettings
+from jumok.view import trace as tracing
 
 pytestmark = pytest.mark.slow
 
@@ -188,9 +188,9 @@ def test_attention_is_recorded_beside_the_model_that_writes(
     """Hooks on the modules that a service runs would record, and slow down, the texts of others."""
     trained(root / "novel")
     traced: list[Any] = []
-    trace = task_endpoints.trace
+    trace = tracing.trace
     monkeypatch.setattr(
-        task_endpoints, "trace", lambda model, *given, **how: traced.append(model) or trace(model, *given, **how)
+        tracing, "trace", lambda model, *given, **how: traced.append(model) or trace(model, *given, **how)
     )
     found = desk.post("view", {"model": "novel", "text": "그날 밤"})
     assert found.status_code == 200

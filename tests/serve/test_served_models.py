@@ -154,8 +154,8 @@ def test_a_model_in_use_is_not_evicted(folders: list[Path], serving: Open) -> No
 
 
 def test_many_requests_load_it_once(folders: list[Path], serving: Open, monkeypatch: pytest.MonkeyPatch) -> None:
-    models, times, load = serving(folders), [], module.load
-    monkeypatch.setattr(module, "load", lambda *given, **how: times.append(given) or load(*given, **how))
+    models, times, load = serving(folders), [], module.load_to_write
+    monkeypatch.setattr(module, "load_to_write", lambda *given, **how: times.append(given) or load(*given, **how))
 
     async def one() -> Any:
         async with models.get("b") as served:
@@ -247,7 +247,7 @@ def test_new_parameters_that_cannot_be_loaded_are_tried_again(
                 if reason == "no memory":
                     broken.setattr(module, "free_memory", lambda device: tried.append(device) or 0)
                 else:
-                    broken.setattr(module, "load", fail)
+                    broken.setattr(module, "load_to_write", fail)
                 for _ in range(3):
                     async with models.get("a") as same:
                         assert same is old

@@ -55,13 +55,13 @@ def predict(
     for each line or row; that of a blank line or an empty cell has neither label nor probability. Fields with a tab, a
     newline or a quotation mark are quoted, as csv and pandas read them.
     """
-    from jumok import device as devices
     from jumok.inference.classify import predict_whole
-    from jumok.runs.load import load, unseen_characters
+    from jumok.runs.load import unseen_characters
+    from jumok.runs.native import load_to_write
 
     column = text or next(iter(recorded_columns(run)), "text")
     given = _texts(texts, column, encoding, table_piped=text is not None)
-    model = load(run, str(devices.choose_device(device)))
+    model = load_to_write(run, device)
     predictions = predict_whole(model, given)
     if predictions.count(None) == len(given):
         raise TextError("all of the given texts ({count:,}) are empty; there is nothing to classify.", count=len(given))

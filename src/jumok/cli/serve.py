@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -96,7 +97,7 @@ def serve(
         raise ConfigError("{--runs {folder}} is a file; name a folder of runs.", folder=folder)
     _require_packages()
 
-    from jumok import device as devices
+    from jumok.runs.native import device_name
     from jumok.serve.server import serve as run_server
     from jumok.serve.settings import ServeSettings, read_keys
 
@@ -126,8 +127,8 @@ def serve(
         say(tr("Finishing the requests that have begun ... (Ctrl-C again ends at once)"), quiet=quiet)
 
     finished = run_server(
-        runs, settings, str(devices.choose_device(device)), root=folder, ready=ready, stopping=stopping,
-        prepare=lambda model: build_native_step(model, quiet=quiet), quiet=quiet,
+        runs, settings, device_name(device), root=folder, ready=ready, stopping=stopping,
+        prepare=partial(build_native_step, quiet=quiet), quiet=quiet,
     )  # fmt: skip
     if not finished:
         click.get_current_context().exit(INTERRUPTED)

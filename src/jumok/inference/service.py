@@ -8,15 +8,19 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from jumok.errors import JumokError
 from jumok.inference.engine import Engine
+from jumok.inference.native.parameters import NativeModel
 from jumok.inference.requests import Event, Request, overloaded
 from jumok.inference.slots import Quantization
 from jumok.inference.writer import Continuation
 from jumok.models import most_texts
-from jumok.models.encoder_decoder import EncoderDecoder
-from jumok.models.gpt import GPT
+
+if TYPE_CHECKING:
+    from jumok.models.encoder_decoder import EncoderDecoder
+    from jumok.models.gpt import GPT
 
 logger = logging.getLogger("jumok.service")
 
@@ -56,7 +60,7 @@ class Service:
     """Lets a model write for many callers at once.
 
     Args:
-        model: a GPT or an EncoderDecoder with its tokenizer, in eval mode as long as the service lives.
+        model: a GPT or an EncoderDecoder with its tokenizer.
         slots: the most texts that are written side by side; fewer if the free memory does not hold the keys and values
             of so many texts as long as the context. waiting: texts that may wait for a slot.
         quantize: as in `jumok.generate`.
@@ -67,14 +71,17 @@ class Service:
 
     def __init__(
         self,
-        model: GPT | EncoderDecoder,
+        model: GPT | EncoderDecoder | NativeModel,
         *,
         slots: int = 64,
         waiting: int = 256,
         quantize: Quantization | None = None,
     ) -> None:
-        weight = model.token_embedding.weight
-        most = most_texts(model.config, weight.device, weight.itemsize)
+        if isinstance(model, NativeModel):
+            most = most_texts(model.config)
+        else:
+            weight = model.token_embedding.weight
+            most = most_texts(model.config, weight.device, weight.itemsize)
         self._engine = Engine(model, min(slots, most), quantize=quantize)
         self._most = waiting
         self._changed = threading.Condition()  # guards what follows

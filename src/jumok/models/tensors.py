@@ -11,6 +11,8 @@ from jumok.messages import tr
 if TYPE_CHECKING:  # comparing shapes needs no torch
     from torch import Tensor
 
+SUFFIXES = (".safetensors", ".bin")  # of files of tensors
+
 
 def load_tensors(path: Path) -> dict[str, Tensor]:
     """Return the tensors of a safetensors file by name, mapped into memory.

@@ -48,12 +48,7 @@ def load_to_write(
     Raises:
         ConfigError: there is no such device, or too little memory. RunError, JumokError: as `load`.
     """
-    if device == "auto" and not may_have_gpu():
-        device = "cpu"
-    if device != "cpu":
-        from jumok.device import choose_device
-
-        device = str(choose_device(device))
+    device = device_name(device)
     if device == "cpu":
         run = None if is_hf(path) else RunFolder.open(folder_of(path))
         config = None if run is None else run.model_config()
@@ -65,6 +60,19 @@ def load_to_write(
 
     loaded: Model = load(path, device, verify=verify)
     return loaded
+
+
+def device_name(name: str = "auto") -> str:
+    """Return the name of the device that `jumok.device.choose_device` chooses; PyTorch is imported if it may be a GPU.
+
+    Raises:
+        ConfigError: as `choose_device`.
+    """
+    if name == "cpu" or (name == "auto" and not may_have_gpu()):
+        return "cpu"
+    from jumok.device import choose_device
+
+    return str(choose_device(name))
 
 
 def _computes(config: GPTConfig, build: Callable[[], object] | None) -> bool:

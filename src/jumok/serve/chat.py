@@ -10,14 +10,12 @@ An encoder–decoder that was trained on pairs, such as questions and answers, r
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 from jumok.errors import TextError, TokenizerError
-from jumok.inference.answer import with_special_tokens
 from jumok.inference.chat import AnswerParts, chat_request
 from jumok.inference.requests import Event, Request, answer_request
 from jumok.models.checks import require_tokenizer
-from jumok.models.encoder_decoder import EncoderDecoder
 from jumok.serve.completions import require_gpt
 from jumok.serve.errors import APIError
 from jumok.serve.schemas import ChatBody, Message
@@ -32,6 +30,9 @@ from jumok.serve.text_responses import (
     sampling_of,
     token_name,
 )
+
+if TYPE_CHECKING:
+    from jumok.models.encoder_decoder import EncoderDecoder
 
 ROLES = {"system": "system", "developer": "system", "user": "user", "assistant": "assistant"}  # as they are written
 
@@ -58,10 +59,13 @@ def request_of(served: ServedModel, body: ChatBody, settings: ServeSettings) -> 
     require_tokens("max_completion_tokens" if body.max_completion_tokens else "max_tokens", limit or 1, settings)
     context, top = served.model.config.context_length, (body.top_logprobs or 0) if body.logprobs else None
     how = sampling_of(body)
-    if isinstance(served.model, EncoderDecoder):
+    if served.task == "seq2seq":
+        from jumok.inference.answer import with_special_tokens
+
+        model = cast("EncoderDecoder", served.model)
         text = last_of_user(body.messages)
         require_short("messages", len(text), settings)
-        source = with_special_tokens(require_tokenizer(served.model), text, served.model.config).tolist()
+        source = with_special_tokens(require_tokenizer(model), text, model.config).tolist()
         if len(source) > context:
             raise APIError(
                 f"the messages to read have {len(source):,} tokens, special tokens included, and this model reads at "
@@ -69,7 +73,7 @@ def request_of(served: ServedModel, body: ChatBody, settings: ServeSettings) -> 
                 param="messages",
                 code="context_length_exceeded",
             )
-        return answer_request(served.model, source, how, tokens=min(limit or context, context), top=top)
+        return answer_request(model, source, how, tokens=min(limit or context, context), top=top)
     messages = [
         {"role": ROLES[one.role], "content": one.text, "reasoning_content": one.reasoning_content}
         for one in body.messages

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 from jumok.inference.generate import score_ids
 from jumok.inference.requests import Drawn, Event, Finish, Request, text_request
 from jumok.inference.writer import stream_after
 from jumok.models.checks import require_tokenizer
-from jumok.models.gpt import GPT
 from jumok.models.special_ids import frame_of
 from jumok.serve.errors import APIError
 from jumok.serve.schemas import CompletionBody
@@ -28,6 +27,10 @@ from jumok.serve.text_responses import (
 )
 from jumok.tokenizers import Tokenizer
 
+if TYPE_CHECKING:
+    from jumok.inference.native.parameters import NativeModel
+    from jumok.models.gpt import GPT
+
 
 @dataclass(frozen=True)
 class Prompt:
@@ -42,16 +45,16 @@ class Prompt:
     scored: tuple[Drawn, ...] = ()
 
 
-def require_gpt(served: ServedModel) -> GPT:
+def require_gpt(served: ServedModel) -> GPT | NativeModel:
     """Return the model, which must continue texts.
 
     Raises:
         APIError: it does not.
     """
-    if served.task != "lm" or not isinstance(served.model, GPT):
+    if served.task != "lm":
         remedy = "it answers messages: use /v1/chat/completions" if served.task == "seq2seq" else "it writes no text"
         raise APIError(f"the model {served.name!r} has the task {served.task}; {remedy}.", param="model")
-    return served.model
+    return cast("GPT | NativeModel", served.model)
 
 
 def read_prompts(served: ServedModel, body: CompletionBody, settings: ServeSettings) -> list[Prompt]:

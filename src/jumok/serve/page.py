@@ -15,8 +15,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from jumok.serve.settings import ServeSettings
-from jumok.view import model_page, page
 from jumok.view.bundle import packaged, script
+from jumok.view.page_code import MODEL, VIEWER, asset, policy_of
 
 ENTRY = "serve/assets/app.js"
 STYLES = tuple(
@@ -37,10 +37,10 @@ class _Page(NamedTuple):
 def _page(shares: bool) -> _Page:
     style, code = "".join(map(packaged, STYLES)), script(ENTRY)
     html = packaged("serve/assets/page.html").replace("{{style}}", style, 1).replace("{{script}}", code, 1)
-    framed = [page, *([model_page] if shares else [])]
-    policy = page.policy_of(
-        [style, *("".join(map(page.asset, one.STYLES)) for one in framed)],
-        [code, *(script(one.ENTRY) for one in framed)],
+    framed = [VIEWER, *([MODEL] if shares else [])]
+    policy = policy_of(
+        [style, *("".join(map(asset, one.styles)) for one in framed)],
+        [code, *(script(one.entry) for one in framed)],
         "connect-src 'self'; frame-src blob:; frame-ancestors 'none'",
         computing=" 'wasm-unsafe-eval'; worker-src blob:" if shares else "",
     )

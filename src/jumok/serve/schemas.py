@@ -95,7 +95,7 @@ class TextBody(ModelBody):
 
     n: int = Field(1, ge=1, le=MOST_CHOICES)
     stream: bool = False
-    stream_options: StreamOptions = StreamOptions()
+    stream_options: StreamOptions = Field(default_factory=StreamOptions)  # an instance would be built at import
     stop: Stops = []
     seed: Seed | None = None
     temperature: float = Field(1.0, ge=0, le=2)
@@ -182,7 +182,7 @@ class ChatBody(TextBody):
     max_completion_tokens: int | None = Field(None, ge=1, le=MOST_TOKENS)
     logprobs: bool = False
     top_logprobs: int | None = Field(None, ge=0, le=MOST_TOP)
-    response_format: ResponseFormat = ResponseFormat(type="text")
+    response_format: ResponseFormat | None = None
     modalities: list[Literal["text"]] = ["text"]
 
     @model_validator(mode="after")

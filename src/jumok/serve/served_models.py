@@ -9,26 +9,32 @@ import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING, cast
 
 from jumok.config import count_parameters
 from jumok.config.features import task_of
 from jumok.config.huggingface import read_json
 from jumok.corpora.hub import is_hf
 from jumok.errors import JumokError, RunError, ServeError
+from jumok.inference.native.parameters import NativeModel
 from jumok.inference.requests import Overloaded
 from jumok.inference.service import Counts, Service
-from jumok.interop.huggingface.folder import SUFFIXES
 from jumok.memory import free_memory
-from jumok.models import Model
 from jumok.models.checks import require_tokenizer
-from jumok.models.encoder_decoder import EncoderDecoder
-from jumok.models.gpt import GPT
+from jumok.models.size_checks import FLOAT32_BYTES
+from jumok.models.tensors import SUFFIXES
 from jumok.runs.folder import MODEL_FILES, TOKENIZER_SETTINGS, RunFolder
-from jumok.runs.load import load, stored_shape
+from jumok.runs.load import load, read_shape, stored_shape
+from jumok.runs.native import load_to_write
 from jumok.serve.run_folders import RunFolders, has_parameters
 from jumok.serve.settings import ServeSettings
 from jumok.text.hangul import nfc
+
+if TYPE_CHECKING:
+    from jumok.models import Model
+    from jumok.models.gpt import GPT
 
 RETRY_SECONDS = 60.0  # after which new files that could not be loaded are tried again
 LOGS = ("metrics.jsonl", "samples.txt", "loss.png")  # of a run folder; they grow while it is trained
@@ -55,10 +61,21 @@ class ServedModel:
     """
 
     name: str
-    model: Model
+    folder: Path
+    model: Model | NativeModel
     task: str
     service: Service | None
     leases: int = 0
+
+    @cached_property
+    def _loaded(self) -> Model:
+        logger.info("%s is loaded by PyTorch, too, for what the C++ step does not compute", self.name)
+        model: Model = load(self.folder)
+        return model
+
+    def in_pytorch(self) -> Model:
+        """Return the model as one of PyTorch, which is loaded when it is first needed. One thread at a time may ask."""
+        return self._loaded if isinstance(self.model, NativeModel) else self.model
 
     def close(self, *, finish: bool = True) -> None:
         """End the service."""
@@ -109,7 +126,7 @@ class ServedModels:
 
     Args:
         folders: the runs; those of its folder of runs can be used once they have parameters.
-        prepare: called with each model that writes, after it was loaded.
+        prepare: called where the C++ step would compute a model and is not built.
 
     Raises:
         RunError: a folder that was named is not a run, or the first model cannot be loaded.
@@ -121,7 +138,7 @@ class ServedModels:
         settings: ServeSettings,
         device: str = "cpu",
         *,
-        prepare: Callable[[Model], None] = lambda model: None,
+        prepare: Callable[[], object] | None = None,
     ) -> None:
         for folder in folders.named.values():
             _require_run(folder)
@@ -157,7 +174,7 @@ class ServedModels:
         run = self._run(name)
         served = run.served
         with suppress(JumokError):
-            return task_of(stored_shape(run.folder)[0]) if served is None else served.task
+            return task_of(read_shape(run.folder)) if served is None else served.task
         return None
 
     def has_chat(self, name: str) -> bool:
@@ -255,8 +272,7 @@ class ServedModels:
         Raises:
             Overloaded: all others are in use.
         """
-        config, dtype = await asyncio.to_thread(stored_shape, run.folder)
-        needed = 2 * dtype.itemsize * count_parameters(config)  # an engine may hold the parameters in its own order
+        needed = 2 * await asyncio.to_thread(_bytes_of, run.folder)  # the second copy is in an engine's own order
         while (free := free_memory(self._device)) is not None and free < needed:
             idle = [one for one in self._runs.values() if one.served is not None and not one.served.leases]
             if not idle:
@@ -270,19 +286,31 @@ class ServedModels:
             await asyncio.to_thread(served.close)
 
     def _read(self, run: _Run) -> ServedModel:
-        settings = self._settings
-        model = load(run.folder, self._device)
-        service, task = None, task_of(model.config)
-        if isinstance(model, GPT | EncoderDecoder) and task in ("lm", "seq2seq"):
-            self._prepare(model)
-            service = Service(model, slots=settings.slots, waiting=settings.waiting, quantize=settings.quantize)
-        return ServedModel(name=run.name, model=model, task=task, service=service)
+        settings, task = self._settings, task_of(read_shape(run.folder))
+        writes = task in ("lm", "seq2seq")
+        quantize = settings.quantize if writes else None
+        model = load_to_write(run.folder, self._device, quantize=quantize, build=self._prepare)
+        if not isinstance(model, NativeModel):
+            logger.info("%s is computed by PyTorch", run.name)
+        service = None
+        if writes:
+            writer = cast("GPT | NativeModel", model)  # or an EncoderDecoder
+            service = Service(writer, slots=settings.slots, waiting=settings.waiting, quantize=quantize)
+        return ServedModel(name=run.name, folder=run.folder, model=model, task=task, service=service)
 
     @staticmethod
     def _close_if_replaced(run: _Run, served: ServedModel) -> None:
         """End the service of parameters that are no longer those of a run, once no request uses them."""
         if run.served is not served and not served.leases:
             asyncio.get_running_loop().run_in_executor(None, served.close)
+
+
+def _bytes_of(folder: Path) -> int:
+    """Return the bytes of the parameters of a model that is loaded."""
+    if not is_hf(folder):
+        return FLOAT32_BYTES * count_parameters(read_shape(folder))
+    config, dtype = stored_shape(folder)
+    return dtype.itemsize * count_parameters(config)
 
 
 def _require_run(folder: Path) -> None:

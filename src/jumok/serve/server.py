@@ -16,7 +16,6 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from jumok.errors import ServeError
-from jumok.models import Model
 from jumok.serve.app import create_app
 from jumok.serve.metrics import Metrics
 from jumok.serve.middleware import limited
@@ -36,7 +35,7 @@ def serve(
     root: Path | None = None,
     ready: Callable[[str, ServedModels], None],
     stopping: Callable[[], None],
-    prepare: Callable[[Model], None],
+    prepare: Callable[[], object],
     quiet: bool = False,
 ) -> bool:
     """Serve runs until SIGTERM or SIGINT.
@@ -46,7 +45,7 @@ def serve(
     Args:
         root: the folder whose runs can be used and followed, too, and in which the page starts runs; None: none.
         ready: called with the URL when the server listens. stopping: called at the first signal, if requests run.
-        prepare: called with each model that writes, after it was loaded.
+        prepare: called where the C++ step would compute a model and is not built.
         quiet: log only what goes wrong.
 
     Returns:

@@ -86,13 +86,19 @@ def classify(served: ServedModel, body: ClassifyBody, settings: ServeSettings) -
 
 def fill(served: ServedModel, body: FillMaskBody, settings: ServeSettings) -> str:
     """Return the text with its masks filled, and the candidates for each; `position` counts characters of the input."""
+    require_short("input", len(body.input), settings)
+    if served.task != "mlm":
+        raise APIError(
+            f"the model {served.name!r} has the task {served.task}; one with the task mlm fills in masks.",
+            param="model",
+        )
     from jumok.inference.fill_mask import fill_mask, mask_token, require_masked_model
 
-    require_short("input", len(body.input), settings)
-    masks = body.input.count(mask_token(require_tokenizer(require_masked_model(served.model))))
+    model = require_masked_model(served.in_pytorch())
+    masks = body.input.count(mask_token(require_tokenizer(model)))
     if masks > MOST_MASKS:
         raise APIError(f"input has {masks:,} masks; this server fills at most {MOST_MASKS}.", param="input")
-    filled = fill_mask(served.model, body.input, body.top)
+    filled = fill_mask(model, body.input, body.top)
     return to_json(
         {
             "model": served.name,
@@ -116,17 +122,18 @@ def tokenize(served: ServedModel, body: TokenizeBody, settings: ServeSettings) -
 
 def view_page(served: ServedModel, body: PageBody, settings: ServeSettings) -> str:
     """Return the page of the viewer for a text, as `jumok view` writes it."""
-    from jumok.view.page import page_of
-    from jumok.view.trace import trace
-
     require_short("text", len(body.text), settings)
     require_short("target", len(body.target or ""), settings)
     if body.target is not None and served.task != "seq2seq":  # the error of `trace` quotes it
         raise APIError("target is for an encoder–decoder; this model has none.", param="target")
-    # Hooks are set on modules of its own with the same parameters: a service may run those of `served.model` now.
-    shared = chain(served.model.parameters(), served.model.buffers(), [served.model.tokenizer])
-    model = copy.deepcopy(served.model, {id(one): one for one in shared})
-    found = trace(model, body.text, target=body.target, name=served.name)
+    from jumok.view.page import page_of
+    from jumok.view.trace import trace
+
+    model = served.in_pytorch()
+    # Hooks are set on modules of its own with the same parameters: a service may run those of the model now.
+    shared = chain(model.parameters(), model.buffers(), [model.tokenizer])
+    own = copy.deepcopy(model, {id(one): one for one in shared})
+    found = trace(own, body.text, target=body.target, name=served.name)
     return page_of(found, language=users_language()).html
 
 
@@ -134,4 +141,4 @@ def share_page(served: ServedModel, body: ModelBody, settings: ServeSettings) ->
     """Return a page that holds the model, as `jumok share` writes it."""
     from jumok.view.model_page import ModelPage
 
-    return ModelPage(served.model, served.name, language=users_language()).html
+    return ModelPage(served.in_pytorch(), served.name, language=users_language()).html

@@ -38,6 +38,7 @@ from jumok.models.special_ids import frame_of, start_ids
 from jumok.tokenizers import Tokenizer
 from jumok.view.bundle import script
 from jumok.view.page import HTMLFile, embedded, filled, one_line
+from jumok.view.page_code import MODEL
 from jumok.view.page_tokenizer import require_readable
 from jumok.view.trace import model_facts
 
@@ -49,10 +50,8 @@ LARGEST_INTEGER = 127
 LARGEST_HALF = 65504.0
 ALIGNMENT = 16  # bytes
 
-ENTRY = "view/assets/page/app.js"
 WORKER = "view/assets/model/worker.js"
 HTML = "page/page.html"
-STYLES = ("base/base.css", "viewer/viewer.css", "page/page.css", "page/explain.css", "chat/chat.css")
 
 
 class ModelPage(HTMLFile):
@@ -105,7 +104,7 @@ class ModelPage(HTMLFile):
     @cached_property
     def html(self) -> str:
         """The whole file."""
-        code, header = script(ENTRY), embedded(self.header)
+        code, header = script(MODEL.entry), embedded(self.header)
         parts = {
             "model": header,
             "checksum": str(zlib.crc32(header.encode())),
@@ -113,7 +112,7 @@ class ModelPage(HTMLFile):
             "worker": script(WORKER),
             "script": code,
         }
-        return filled(HTML, self.title, STYLES, code, parts, worker=True)
+        return filled(HTML, self.title, MODEL.styles, code, parts, worker=True)
 
 
 def _ids_around(model: Model, tokenizer: Tokenizer) -> dict[str, Any]:

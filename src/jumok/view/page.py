@@ -7,14 +7,12 @@ them as text, so that a text cannot run as code.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import re
 import tempfile
 import webbrowser
 from abc import ABC, abstractmethod
-from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from html import escape
@@ -23,14 +21,13 @@ from typing import Any
 
 from jumok.errors import ViewError
 from jumok.files import require_writable, write_atomic
-from jumok.view.bundle import packaged, script
+from jumok.view.bundle import script
+from jumok.view.page_code import VIEWER, asset, policy_of
 from jumok.view.probes import Probes, probes_json
 from jumok.view.schema import Neurons, opened_layer, to_json
 from jumok.view.token_text import shortened
 from jumok.view.trace import Trace
 
-ENTRY = "view/assets/viewer/app.js"
-STYLES = ("base/base.css", "viewer/viewer.css")
 LONGEST_TITLE = 40  # characters of the text
 HEIGHT = 760  # pixels of a page inside a notebook
 # What a page in a notebook may do: run its script and save pictures. It has no access to the notebook around it.
@@ -116,9 +113,9 @@ class Page(HTMLFile):
     @cached_property
     def html(self) -> str:
         """The whole file."""
-        code = script(ENTRY)
+        code = script(VIEWER.entry)
         parts = {"trace": embedded(self.trace), "open": embedded(self.opening), "script": code}
-        return filled("viewer/page.html", self.title, STYLES, code, parts)
+        return filled("viewer/page.html", self.title, VIEWER.styles, code, parts)
 
 
 def page_of(
@@ -188,28 +185,6 @@ def filled(
     policy = policy_of([style], [code], "connect-src 'none'", computing=computing)
     known = {"csp": policy, "title": escape(one_line(title)), "style": style, **parts}
     return _MARKER.sub(lambda marker: known[marker[1]], asset(template))
-
-
-def policy_of(styles: Sequence[str], scripts: Sequence[str], more: str, *, computing: str = "") -> str:
-    """Return the content-security policy of a page that has only these styles and scripts.
-
-    Args:
-        more: what is said besides, such as with which servers it may talk. computing: what the scripts may do.
-    """
-    return (
-        f"default-src 'none'; script-src {_digests(scripts)}{computing}; style-src {_digests(styles)}; "
-        f"img-src data: blob:; {more}; form-action 'none'; base-uri 'none'"
-    )
-
-
-def asset(name: str) -> str:
-    """Return a file of the assets."""
-    return packaged(f"view/assets/{name}")
-
-
-def _digests(contents: Sequence[str]) -> str:
-    """Return the sources by which a policy allows styles or scripts of these contents."""
-    return " ".join(f"'sha256-{b64encode(hashlib.sha256(one.encode()).digest()).decode()}'" for one in contents)
 
 
 def one_line(text: str) -> str:

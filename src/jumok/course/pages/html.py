@@ -22,11 +22,12 @@ from pygments.lexers import PythonLexer
 
 from jumok.course.pages.chapter import Chapter, Code, Part, Picture, Prose, Question, offline
 from jumok.errors import LessonError
-from jumok.view.bundle import script
-from jumok.view.page import HTMLFile, asset
+from jumok.view.bundle import packaged, script
+from jumok.view.page import HTMLFile
 
 IMAGES = {".png": "image/png", ".svg": "image/svg+xml"}
 PIECES = "view/assets/chapters/site.js"  # in the package
+STYLES = ("view/assets/chapters/drawing.css", "view/assets/chapters/pieces.css")
 _PIECE = re.compile(r"try-(\w+)\.svg")
 
 
@@ -51,7 +52,7 @@ class ChapterPage(HTMLFile):
             language=self._chapter.language,
             title=escape(self.title),
             colours=HtmlFormatter(style="default").get_style_defs(".code"),
-            pieces=asset("chapters/drawing.css") + asset("chapters/pieces.css") if has_pieces else "",
+            pieces="".join(map(packaged, STYLES)) if has_pieces else "",
             body="\n".join(_html(parts)),
             script=f"<script>{script(PIECES)}</script>" if has_pieces else "",
         )

@@ -19,14 +19,13 @@ from jumok.config.huggingface import read_json
 from jumok.errors import RunError
 from jumok.files import atomic_folder, make_folder, space
 from jumok.memory import is_out_of_memory
-from jumok.models.tensors import can_map, load_tensors
+from jumok.models.tensors import SUFFIXES, can_map, load_tensors
 
 FILES = re.compile(
     r"(generation_|tokenizer_)?config\.json|tokenizer\.json|chat_template\.jinja|README\.md|loss\.png"
     r"|model(-\d{5}-of-\d{5})?\.safetensors(\.index\.json)?"
 )
 MARK = "jumok_version"  # in config.json: the folder is an export of jumok and may be replaced
-SUFFIXES = (".safetensors", ".bin")
 WEIGHTS = ("model.safetensors", "pytorch_model.bin")  # the first that exists, as one file or with an index
 
 
