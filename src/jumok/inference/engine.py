@@ -286,9 +286,9 @@ def make_slots(
         return NativeSlots(pack(model, quantize or "float32"), slots)
     if quantize is not None:
         raise ConfigError(
-            "quantize={quantize!r} is computed by the C++ step, which needs a C++ compiler and a plain GPT in float32 "
-            "on the CPU, with a cache and without hooks, and is off if JUMOK_NATIVE=0 is set; leave it out, or move "
-            "the model there: model.float().cpu().",
+            "quantize={quantize!r} is computed by the C++ step, which must be there (jumok doctor) and needs a plain "
+            "GPT in float32 on the CPU, with a cache and without hooks, and is off if JUMOK_NATIVE=0 is set; leave it "
+            "out, or move the model there: model.float().cpu().",
             quantize=quantize,
         )
     return TorchSlots(model, slots) if keeps else WindowSlots(model, slots)
