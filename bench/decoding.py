@@ -15,7 +15,8 @@ Parts:
     ids      the ids that all choose greedily, and those of jumok without a cache
     single   one stream of --tokens tokens, at the context of the run and at --context
     streams  --streams at once, in float32 and 8 bits: samples of one prompt, and prompts of different lengths
-    cold     a whole process that loads the model and writes 50 tokens
+    cold     a whole process that loads the model and writes 50 tokens: all of it, its first letter, its memory; and a
+             server until its first answer. The first letter of llama.cpp is that of a process that writes one token
     int8     one stream with 8-bit matrices, and what they cost in nats per character of --text (its end)
 
 transformers and llama.cpp keep all tokens in view, however long the text gets; jumok slides its window within the
@@ -28,13 +29,16 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
+import os
 import subprocess
 import sys
 import tempfile
+import urllib.request
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from time import perf_counter
 from typing import Any
 
 import torch
@@ -62,14 +66,14 @@ ROWS = 32  # windows of one context, in which the nats of 8-bit matrices are mea
 
 THEIR_PROCESS = """
 import sys
-from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers import AutoModelForCausalLM, AutoTokenizer, TextStreamer
 model = AutoModelForCausalLM.from_pretrained(sys.argv[1])
 tokenizer = AutoTokenizer.from_pretrained(sys.argv[1])
 ids = tokenizer(sys.argv[2], return_tensors="pt")
-out = model.generate(
-    input_ids=ids["input_ids"], do_sample=True, temperature=0.8, top_k=0, max_new_tokens=50, min_new_tokens=50
+model.generate(
+    input_ids=ids["input_ids"], do_sample=True, temperature=0.8, top_k=0, max_new_tokens=50, min_new_tokens=50,
+    streamer=TextStreamer(tokenizer, skip_prompt=True),
 )
-print(tokenizer.decode(out[0]))
 """
 
 
@@ -214,21 +218,96 @@ def streams_of(bench: Bench, model: GPT, prompts: list[str], quantize: Quantizat
 
 
 def cold(bench: Bench, model: GPT) -> None:
-    """Whole processes."""
-    quiet: dict[str, Any] = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "check": True}
-    sides: dict[str, Side] = {}
+    """Whole processes: those that write 50 tokens, and servers that write one."""
+    ids, threads = prompt_ids(model), str(torch.get_num_threads())
+    sides: dict[str, Callable[[], Cold]] = {}
     if bench.theirs:
         their = [sys.executable, "-c", THEIR_PROCESS, str(bench.exported), PROMPT]
-        sides["transformers: load, generate, decode"] = (lambda: subprocess.run(their, **quiet), 0)
+        sides["transformers: load, generate, decode"] = lambda: process(their)
     if bench.files:
-        line = json.dumps({"prompt": prompt_ids(model), **llama.sampling(50, 0.8)}).encode()
-        other = [sys.executable, llama.__file__, str(bench.files["f32"]), "--threads", str(torch.get_num_threads())]
-        sides["llama.cpp: load, complete"] = (lambda: subprocess.run(other, input=line, **quiet), 0)
-    ours = [sys.executable, "-m", "jumok.cli", "generate", str(bench.run), "--prompt", PROMPT, "--tokens", "50"]
-    sides["jumok generate"] = (lambda: subprocess.run(ours, **quiet), 0)
-    for work, _ in sides.values():  # so that the files of all are in memory
-        work()
-    compare("A whole process that writes 50 tokens", sides, bench.options.rounds, "s")
+        other = [sys.executable, llama.__file__, str(bench.files["f32"]), "--threads", threads]
+        few, one = ({"prompt": ids, **llama.sampling(tokens, 0.8)} for tokens in (50, 1))
+        sides["llama.cpp: load, complete"] = lambda: dataclasses.replace(
+            process(other, json.dumps(few), lines=1), first=process(other, json.dumps(one), lines=1).first
+        )
+        sides["llama.cpp: server"] = lambda: server(other, "/completion", one)
+    ours = [sys.executable, "-m", "jumok.cli"]
+    sides["jumok generate"] = lambda: process(
+        [*ours, "generate", str(bench.run), "--prompt", PROMPT, "--tokens", "50", "--device", "cpu"]
+    )
+    ask = {"model": bench.run.name, "prompt": PROMPT, "max_tokens": 1}
+    sides["jumok serve"] = lambda: server(
+        [*ours, "serve", str(bench.run), "--port", "0", "--json", "--device", "cpu"], "/v1/completions", ask
+    )
+    found: dict[str, list[Cold]] = {name: [] for name in sides}
+    for turn in range(bench.options.rounds + 1):
+        for name in list(sides) if turn % 2 == 0 else list(sides)[::-1]:
+            found[name].append(sides[name]())
+    print(f"\nWhole processes; the files are in memory, {bench.options.rounds} rounds after one that does not count")
+    print(f"  {'':38}{'50 tokens, s':>24}{'first letter or answer, s':>28}{'peak memory, MB':>24}")
+    for name, all_of_it in found.items():
+        columns = zip(*map(dataclasses.astuple, all_of_it[1:]), strict=True)
+        figures = ((*spread(list(column)), digits) for column, digits in zip(columns, (2, 2, 0), strict=True))
+        cells = [f"{middle:.{n}f} ({low:.{n}f} to {high:.{n}f})" for middle, low, high, n in figures]
+        print(f"  {name:38}{'' if 'serve' in name else cells[0]:>24}{cells[1]:>28}{cells[2]:>24}", flush=True)
+    print(f"  the parameters have {sum(p.nbytes for p in model.parameters()) / 1e6:.1f} MB")
+
+
+@dataclass(frozen=True)
+class Cold:
+    """What a process took. seconds: all of it. first: until its first text. megabytes: its peak memory."""
+
+    seconds: float
+    first: float
+    megabytes: float
+
+
+def process(command: list[str], given: str = "", lines: int = 0) -> Cold:
+    """Run a process.
+
+    Args:
+        given: a line for its input. lines: how many lines it prints before its text.
+    """
+    began = perf_counter()
+    one = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    assert one.stdin is not None
+    assert one.stdout is not None
+    one.stdin.write(f"{given}\n".encode() if given else b"")
+    one.stdin.close()
+    for _ in range(lines):
+        while os.read(one.stdout.fileno(), 1) != b"\n":
+            pass
+    first, memory = 0.0, 0.0
+    while os.read(one.stdout.fileno(), 1 << 16):
+        first, memory = first or perf_counter() - began, max(memory, peak(one.pid))
+    one.wait()
+    return Cold(perf_counter() - began, first, memory)
+
+
+def server(command: list[str], path: str, request: dict[str, Any]) -> Cold:
+    """Start a server that prints its address as JSON, let it answer one request, and end it."""
+    began = perf_counter()
+    one = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    assert one.stdin is not None
+    assert one.stdout is not None
+    url = json.loads(one.stdout.readline())["url"]
+    asked = urllib.request.Request(url + path, json.dumps(request).encode(), {"Content-Type": "application/json"})
+    with urllib.request.urlopen(asked) as answer:
+        answer.read()
+    first = perf_counter() - began
+    found = Cold(first, first, peak(one.pid))
+    one.terminate()
+    one.communicate()
+    return found
+
+
+def peak(pid: int) -> float:
+    """The most memory that a process has had so far, in MB; what `os.wait4` tells includes that of its parent."""
+    with suppress(OSError):
+        for line in Path(f"/proc/{pid}/status").read_text(encoding="ascii").splitlines():
+            if line.startswith("VmHWM"):
+                return int(line.split()[1]) * 1024 / 1e6
+    return float("nan")
 
 
 def int8(bench: Bench, model: GPT) -> None:
