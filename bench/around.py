@@ -5,9 +5,9 @@
     JUMOK_CACHE=/tmp/empty MPLCONFIGDIR=/tmp/empty python bench/around.py ...    # as on a new machine
 
 It runs the command in this process with a stopwatch around the functions of `PHASES`. A phase is without the phases
-inside it; what belongs to none is "rest". Seconds are of the wall, and of this process's CPU time (all threads). "at"
-is when the phase first began, since the process did: "first step" is the line of steps. An interrupted run
-(`timeout -s INT 30 python bench/around.py ...`) prints what it has.
+inside it; what belongs to none is "rest"; "torch" is its import. Seconds are of the wall, and of this process's CPU
+time (all threads). "at" is when the phase first began, since the process did: "first step" is the line of steps. An
+interrupted run (`timeout -s INT 30 python bench/around.py ...`) prints what it has.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from functools import wraps
 from typing import Any
 
 from jumok.cli.process import process_seconds
+from jumok.memory import collecting_nothing
 from jumok.processors import let_waiting_threads_sleep
 
 PHASES = {
@@ -30,7 +31,7 @@ PHASES = {
     "tokens": ["jumok.training.tasks.language_modelling:LanguageModelling.prepare"],
     "measuring": ["jumok.training.policy:measure_step"],
     "model": ["jumok.training.start:new_run"],
-    "compiling": ["jumok.training.loop:compile_training"],
+    "compiling": ["jumok.training.takeover:compile_training"],
     "steps": ["jumok.training.loop:Loop.take_step"],
     "validations": ["jumok.training.validation:Validation.figures"],
     "samples": ["jumok.training.tasks.language_modelling:LanguageModelling.sample"],
@@ -101,7 +102,9 @@ def main() -> None:
     before = process_seconds()
     let_waiting_threads_sleep()
     watch = Stopwatch()
-    with watch.phase("imports"):
+    with collecting_nothing(), watch.phase("torch"):
+        importlib.import_module("torch")
+    with collecting_nothing(), watch.phase("imports"):
         importlib.import_module("jumok.training.trainer")
         from jumok.cli import main as run_command
 

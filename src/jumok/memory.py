@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import ctypes
 import errno
+import gc
 import os
 import re
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -162,3 +163,19 @@ def is_out_of_memory(error: BaseException) -> bool:
         return True
     speaks = isinstance(error, RuntimeError | ImportError) or type(error).__name__ == "SafetensorError"
     return isinstance(error, MemoryError) or (speaks and bool(SAYINGS.search(str(error))))
+
+
+@contextmanager
+def collecting_nothing() -> Iterator[None]:
+    """Leave garbage in cycles alone inside the block.
+
+    Python looks for it again and again while imports make objects that stay: for a tenth of a second each time beside
+    those of torch.
+    """
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()

@@ -23,7 +23,6 @@ from jumok.nn.attention import ScaledDotProductAttention
 from jumok.runs.events import Eval, Event, Notice, Step
 from jumok.text import Text
 from jumok.training import clock as timing
-from jumok.training import loop as loops
 from jumok.training import policy as planning
 from jumok.training.policy import KEPT_SPEED, explain, require_possible
 from jumok.training.tasks.language_modelling import LanguageModelling
@@ -169,29 +168,6 @@ def test_a_run_is_compiled_if_it_is_long(
     trainer = start(**{"steps": None, "passes": 0, "compile": "auto", **settings})
     assert trainer.config.compile == chosen
     assert any(text.startswith("The run will end after") for text in trainer.notices) is ("passes" in settings)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("left", "compiled"), [(29.0, False), (31.0, True)])
-def test_what_is_left_of_a_resumed_run_is_not_spent_on_compiling(
-    start: Start, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, left: float, compiled: bool
-) -> None:
-    calls: list[int] = []
-    monkeypatch.setattr(loops, "compile_training", lambda *_: calls.append(1) or "")
-    monkeypatch.setattr(timing.Clock, "remaining", lambda _: left)
-    trainer = start(steps=None, minutes=1.0, passes=0, compile="on")
-    for event in trainer.run():
-        if isinstance(event, Step):
-            trainer.request_stop()
-    assert calls == [1]  # it was asked for
-    resumed = Trainer.resume(tmp_path / "run", device="cpu")
-    said = []
-    for event in resumed.run():
-        said += [event.text] if isinstance(event, Notice) else []
-        if isinstance(event, Step):
-            resumed.request_stop()
-    assert len(calls) == 1 + compiled
-    assert ("What is left of the run is too short to compile." in said) is not compiled
 
 
 # --- jumok train --explain ---

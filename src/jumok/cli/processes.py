@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from jumok.cli.console.output import say
 from jumok.cli.interrupts import INTERRUPTED, hangup
 from jumok.errors import ConfigError, JumokError, ProcessLost, SharedFault, TrainingError
+from jumok.memory import collecting_nothing
 from jumok.messages import tr
 from jumok.processors import processors
 
@@ -128,7 +129,8 @@ def group_of(device: str) -> Iterator[tuple[ProcessGroup, str]]:
     """Connect the processes of this launch, and choose the device of this one."""
     if "WORLD_SIZE" in os.environ:
         os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")  # or DDP warns that it looks for unused parameters
-    from jumok.training.parallel import ProcessGroup, process_group  # loads torch
+    with collecting_nothing():
+        from jumok.training.parallel import ProcessGroup, process_group  # loads torch
 
     if os.environ.get("WORLD_SIZE", "1") == "1":
         yield ProcessGroup(), device

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from jumok.files import cache_folder, private_folder
+from jumok.memory import collecting_nothing
 from jumok.messages import tr
 from jumok.nn.blocks import Block
 from jumok.training.tasks import Task
@@ -61,7 +62,10 @@ def compile_training(model: nn.Module, task: Task[Any], one_pass: Callable[[], o
     """
     try:
         keep_code_private()
-        with warnings.catch_warnings():  # of torch and its compiler, about their own code
+        with (
+            warnings.catch_warnings(),
+            collecting_nothing(),
+        ):  # torch warns about its own code
             warnings.simplefilter("ignore")
             _compile(model, task, one_pass, set())
         return ""
@@ -69,8 +73,13 @@ def compile_training(model: nn.Module, task: Task[Any], one_pass: Callable[[], o
         raise
     except Exception as error:  # the compiler's own errors have no common base
         uncompile(model, task)
-        reason = str(error).strip().splitlines()[0][:200] if str(error).strip() else type(error).__name__
-        return tr("Compiling failed, so training goes on without ({reason}).", reason=reason)
+        return failed(error)
+
+
+def failed(error: Exception) -> str:
+    """Return the message of a run that could not be compiled."""
+    reason = str(error).strip().splitlines()[0][:200] if str(error).strip() else type(error).__name__
+    return tr("Compiling failed, so training goes on without ({reason}).", reason=reason)
 
 
 def uncompile(model: nn.Module, task: Task[Any]) -> None:

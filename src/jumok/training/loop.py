@@ -21,15 +21,14 @@ from jumok.runs.events import Event, Finish, Notice, Stage, Step, Verdict
 from jumok.training.alarms import Alarms
 from jumok.training.checkpoint import Saving
 from jumok.training.clock import Clock
-from jumok.training.compilation import compile_training, uncompile
+from jumok.training.compilation import uncompile
 from jumok.training.optim import clip_gradients, set_rate
 from jumok.training.parallel import without_sums
 from jumok.training.run import TrainingRun
 from jumok.training.stopping import Stopping
+from jumok.training.takeover import Takeover
 from jumok.training.validation import Validation
 from jumok.training.verdict import pronounce
-
-RESUMED_COMPILED_FROM = 30.0  # seconds that are left of a run by minutes: mostly its code is in the cache of torch
 
 
 class Loop:
@@ -41,6 +40,7 @@ class Loop:
         self.clock = clock = Clock(run)
         self.validation = Validation(run, clock)
         self.stopping, self.alarms = Stopping(run, clock, self.validation), Alarms(run, clock)
+        self.takeover = Takeover(run, clock, self.try_a_pass)
         parts = (clock, self.validation, self.stopping, self.alarms)
         for part in parts:
             part.load_state_dict(run.history.numbers)
@@ -61,6 +61,7 @@ class Loop:
                 self.checkpoint.save()
             raise
         finally:
+            self.takeover.close()
             uncompile(self.run.trained, self.task)
 
     def _events(self) -> Generator[Event, None, None]:
@@ -75,13 +76,14 @@ class Loop:
             return
         yield from self.alarms.before_the_first_step()
         yield from self._prepare()
-        while (rate := group.broadcast(None if self.stopping.is_over or self.stop else clock.rate())) is not None:
+        while (rate := group.broadcast(None if self._ends else clock.rate())) is not None:
             began, before = time.perf_counter(), clock.progress
             with own_random(run.device):
                 step = self.take_step(rate)
             seconds = time.perf_counter() - began
             yield step
-            yield from clock.watch(seconds)
+            if not self.takeover.is_ahead:
+                yield from clock.watch(seconds)
             if error := self.stopping.error_after(step):
                 self.checkpoint.save()
                 yield self._verdict({}, "failed")
@@ -94,6 +96,9 @@ class Loop:
             # After the last step the state is saved below.
             if group.broadcast(self.checkpoint.due and not (clock.is_over or self.stop)):
                 yield self.checkpoint.save()
+            if not self._ends:
+                yield from self.takeover.before_step()
+        self.takeover.close()
         if not group.broadcast(self.stopping.is_over):
             yield from self._interrupt()
             return
@@ -112,6 +117,10 @@ class Loop:
         yield self.checkpoint.save()
         if group.rank == 0:
             yield from self._finish()
+
+    @property
+    def _ends(self) -> bool:
+        return self.stopping.is_over or self.stop
 
     # --- a step -------------------------------------------------------------------------------------------------------
 
@@ -231,7 +240,8 @@ class Loop:
                     yield from self.validation.sample()
         if begins:
             yield self.checkpoint.save()
-        yield from self._compile()
+        if not group.broadcast(self._ends):
+            yield from self.takeover.before_first_step()
         yield from self.clock.start()
         self.checkpoint.start()
 
@@ -257,20 +267,7 @@ class Loop:
             yield validation.event(figures, best=config.keep == "best")
             yield from self.stopping.check_goal(figures)  # or the first that reach it would replace better ones
 
-    def _compile(self) -> Iterator[Notice]:
-        if self.config.compile != "on" or self.group.broadcast(self.stopping.is_over or self.stop):
-            return
-        if self.group.broadcast(self._too_short_to_compile()):
-            yield Notice(step=self.clock.step, text=tr("What is left of the run is too short to compile."))
-            return
-        run = self.run
-        run.report(tr("compiling, which can take a minute"))
-        with own_random(run.device):
-            failure = compile_training(run.trained, run.task, self._try_a_pass)
-        if failure:
-            yield Notice(step=self.clock.step, text=failure)
-
-    def _try_a_pass(self) -> None:
+    def try_a_pass(self) -> None:
         """Compute a forward and a backward pass, without an update."""
         run, part = self.run, self.task.parts(0)[0]
         run.trained.train()
@@ -279,11 +276,6 @@ class Loop:
             self._losses(rows if len(rows[0]) else part, list(self.task.counts(part)), batch=0).sum().backward()
         run.trained.zero_grad()
         run.trained.eval()
-
-    def _too_short_to_compile(self) -> bool:
-        """Return whether a resumed run by minutes would spend too much of the rest on compiling."""
-        resumed = self.config.minutes is not None and self.run.history.plan is None
-        return resumed and self.clock.remaining() < RESUMED_COMPILED_FROM
 
     def _interrupt(self) -> Iterator[Event]:
         run = self.run

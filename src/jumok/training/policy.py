@@ -41,8 +41,9 @@ MEASURED_TOKENS = 1024  # in the batch that is timed on a CPU; other devices are
 # The speed that a run keeps, as a share of what was measured: in runs of 5 and 10 minutes 0.76 and 0.78, validations
 # included.
 KEPT_SPEED = 0.8
-# A run is compiled if its steps would take so many seconds uncompiled. Compiling takes 13 to 30 s the first time, and
-# then a step is so many times as fast (bench/LOG.md): products, which compiling leaves alone, take longer in float32.
+# A run is compiled if its steps would take so many seconds uncompiled. The first time that costs some seconds of
+# training, and then a step is so many times as fast (bench/LOG.md): products, which compiling leaves alone, take longer
+# in float32.
 COMPILED_FROM: dict[str, float] = {"bfloat16": 120.0, "float32": 300.0}
 COMPILED_SPEEDUP: dict[str, float] = {"bfloat16": 1.2, "float32": 1.1}
 # (passes over the text, dropout): the rate for up to so many passes. Judged by runs of 2 to 20 passes over parts of
@@ -144,7 +145,7 @@ def measure_step(
 ) -> float:
     """Return the seconds of an optimizer step of a model like that of the run, uncompiled.
 
-    They follow from the faster of two passes over a part of a batch, and an update.
+    They follow from the second of two passes over a part of a batch, and an update.
 
     Args:
         config: with the precision and the attention decided. processes: see `make_plan`.
@@ -173,9 +174,8 @@ def measure_step(
             for optimizer in optimizers:
                 optimizer.step()
 
-        forward_and_backward()  # the first of each takes longer
-        one_pass = min(seconds_of(forward_and_backward, device) for _ in range(2))
-        update()
+        forward_and_backward()  # the first one takes longer
+        one_pass = seconds_of(forward_and_backward, device)
         one_update = seconds_of(update, device)
     return config.accumulate * one_pass / task.cost(batch) / processes + one_update
 

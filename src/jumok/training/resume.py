@@ -22,7 +22,6 @@ from jumok.messages import tr
 from jumok.runs.checkpoints import Checkpoint
 from jumok.runs.folder import RunFolder
 from jumok.text import Table, Text
-from jumok.training.adapters import read_base, require_one_process
 from jumok.training.checkpoint import LOGS, cut_logs, restore_checkpoint
 from jumok.training.parallel import ProcessGroup
 from jumok.training.policy import slow_precision
@@ -34,7 +33,7 @@ from jumok.training.run_record import (
     refuse_other_texts,
     require_reachable,
 )
-from jumok.training.start import adapt, reopen
+from jumok.training.start import reopen
 
 
 def resume(
@@ -69,10 +68,6 @@ def resume(
             require_reachable(record.task, config, holds_out=holds_out)
         config = of_this_launch(config, by_name)
         run = reopen(record, config, device, began, report, group)
-        if config.lora is not None:
-            require_one_process(group.size)
-            adapted = record.content["adapter"]
-            adapt(run, fully_trained=adapted["trained"], base=read_base(folder, run.model, adapted))
         run.history.stages, run.history.numbers = record.stages, {"planned_tokens": record.planned_tokens}
         saved, run.history.notices = folder.checkpoints.newest()
         if further:

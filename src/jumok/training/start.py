@@ -36,7 +36,7 @@ from jumok.runs.load import load
 from jumok.runs.parameters import adopt_parameters
 from jumok.text import Table, Text, material_of
 from jumok.tokenizers import Tokenizer
-from jumok.training.adapters import Adapters, require_one_process, require_peft, write_base
+from jumok.training.adapters import Adapters, read_base, require_one_process, require_peft, write_base
 from jumok.training.checkpoint import restore_tensors, restore_together
 from jumok.training.compilation import recompute_blocks
 from jumok.training.loop import Loop
@@ -277,7 +277,12 @@ def reopen(
     task = record.task(folder, record.data, tokenizer, shape, config)
     group.require_rows(task.rows_per_batch)
     with memory_errors(shape, config):
-        return new_run(folder, task, shape, config, tokenizer, device, began, report, group)
+        run = new_run(folder, task, shape, config, tokenizer, device, began, report, group)
+    if config.lora is not None:
+        require_one_process(group.size)
+        adapted = record.content["adapter"]
+        adapt(run, fully_trained=adapted["trained"], base=read_base(folder, run.model, adapted))
+    return run
 
 
 def adapt(run: TrainingRun, *, fully_trained: Collection[str], base: Path) -> None:
