@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ctypes
 import itertools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -97,6 +97,7 @@ class NativeModel:
             raise ValueError("; ".join(faults))
         self.config, self.tokenizer, self.kind = config, tokenizer, kind
         self._tensors = tensors
+        self._arena = memory.Arena()
         self._kept: list[NDArray[Any]] = []  # what the pointers point to
         block = config.block()
         layers = (_Layer * config.n_layer)(*map(self._layer, range(config.n_layer)))
@@ -108,7 +109,7 @@ class NativeModel:
             layers, self._norm("norm"), self._matrix("head" if "head.weight" in tensors else "token_embedding"),
         )  # fmt: skip
         self.classifier, self.pooling = self._tensor("classifier.weight"), self._tensor("pooling.query")
-        del self._tensors
+        del self._tensors, self._arena
 
     def _layer(self, number: int) -> _Layer:
         config = self.config
@@ -133,7 +134,7 @@ class NativeModel:
     def _keep(self, numbers: NDArray[Any] | None) -> int | None:
         if numbers is None:
             return None
-        kept = memory.empty(numbers.shape)
+        kept = self._arena.empty(numbers.shape)
         kept[...] = numbers
         self._kept.append(kept)
         return int(kept.ctypes.data)
@@ -148,20 +149,32 @@ class NativeModel:
             self._tensors[f"{name}.bias"] if f"{name}.bias" in self._tensors else np.zeros(len(weight), np.float32)
             for name, weight in zip(names, weights, strict=True)
         ]
-        if not alternate:
-            weights, biases = [np.concatenate(weights)], [np.concatenate(biases)]
-        inputs, count, parts = weights[0].shape[1], -(-len(weights[0]) // PANEL), len(weights)
-        panels = memory.empty((count, parts, inputs, PANEL), TYPES[self.kind])
+        layers = list(zip(weights, biases, strict=True))
+        beside = [[layer] for layer in layers] if alternate else [layers]  # in each part, those side by side
+        inputs, parts = weights[0].shape[1], len(beside)
+        count = -(-sum(len(bias) for _, bias in beside[0]) // PANEL)
+        panels = self._arena.empty((count, parts, inputs, PANEL), TYPES[self.kind])
         scale, bias = np.ones((count, parts, PANEL), np.float32), np.zeros((count, parts, PANEL), np.float32)
         step = max(1, PACKED_AT_ONCE // (inputs * PANEL))  # panels
         for part, first in itertools.product(range(parts), range(0, count, step)):
             few = slice(first, first + step)
-            some, own = (_panels(x[first * PANEL : (first + step) * PANEL]) for x in (weights[part], biases[part]))
+            rows = first * PANEL, (first + step) * PANEL
+            some, own = (_panels(_rows(of, *rows)) for of in zip(*beside[part], strict=True))
             numbers, scale[few, part] = rounded(some.astype(np.float32, copy=False), self.kind)
             panels[few, part] = numbers.transpose(0, 2, 1)
             bias[few, part] = own
         self._kept.append(panels)
         return _Matrix(panels.ctypes.data, self._keep(scale), self._keep(bias), inputs, count * parts)
+
+
+def _rows(arrays: Sequence[NDArray[Any]], first: int, last: int) -> NDArray[Any]:
+    """Return rows first..last-1 of arrays one below the other, or as many as there are."""
+    found = []
+    for array in arrays:
+        found.append(array[max(0, first) : max(0, last)])
+        first, last = first - len(array), last - len(array)
+    found = [some for some in found if len(some)]
+    return found[0] if len(found) == 1 else np.concatenate(found)
 
 
 def _panels(rows: NDArray[Any]) -> NDArray[Any]:
