@@ -21,7 +21,7 @@ from safetensors.torch import load_file, save_file
 
 import jumok
 from conftest import FIXTURES
-from jumok.config import GPTConfig
+from jumok.config import GPTConfig, GPTVariantConfig, RopeScaling
 from jumok.errors import JumokError
 from jumok.inference.native.from_torch import pack
 from jumok.inference.native.parameters import NativeModel
@@ -131,6 +131,11 @@ def test_a_device_that_is_not_there_comes_before_all_else(device: str, tmp_path:
     assert error_of(lambda: load_to_write(tmp_path, device)) == error_of(lambda: choose_device(device))
 
 
+def test_a_model_that_needs_more_memory_than_there_is(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("jumok.memory.free_memory", lambda: 1000)
+    assert error_of(lambda: load_to_write(run, "cpu")) == error_of(lambda: jumok.load(run))
+
+
 # --- the same numbers ---
 
 
@@ -192,13 +197,31 @@ def test_a_file_can_be_replaced_while_it_is_mapped(run: Path) -> None:
 # --- what PyTorch reads ---
 
 
+def test_a_gpu_that_is_there(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(native, "may_have_gpu", lambda: True)
+    monkeypatch.setattr("jumok.device.choose_device", lambda name: torch.device("meta"))
+    found = load_to_write(run)
+    assert isinstance(found, GPT)
+    assert found.norm.weight.is_meta
+    assert isinstance(load_to_write(run, "cpu"), NativeModel)
+
+
 def test_what_the_step_does_not_compute(tmp_path: Path, run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Masked language models, folders of transformers, machines without the library."""
     to_hf(jumok.load(run), tmp_path / "hf")
     assert isinstance(load_to_write(tmp_path / "hf", "cpu"), GPT)
     assert type(load_to_write(FIXTURES / "runs" / "mlm", "cpu")).__name__ == "BERT"
+    scaling = RopeScaling(
+        kind="longrope", factor=2.0, original_context=4, short_factor=(1.0, 1.1), long_factor=(1.0, 2.0)
+    )
+    shape = {"vocab_size": 600, "n_layer": 1, "n_head": 2, "n_embd": 8, "context_length": 8, "rope_scaling": scaling}
+    model = GPT(GPTVariantConfig(**shape))
+    model.tokenizer = jumok.load(run).tokenizer
+    jumok.save(model, tmp_path / "longrope")
+    assert isinstance(load_to_write(tmp_path / "longrope", "cpu"), GPT)
     asked = []
     monkeypatch.setattr(native, "library", lambda build: None)
+    assert isinstance(load_to_write(run, "cpu"), GPT)
     assert isinstance(load_to_write(run, "cpu", build=lambda: asked.append(run)), GPT)
     assert asked == [run]
     load_to_write(FIXTURES / "runs" / "mlm", "cpu", build=lambda: asked.append(run))

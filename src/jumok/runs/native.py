@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from safetensors import safe_open
 
 from jumok.config import GPTConfig
-from jumok.config.features import NATIVE, changes_angles, implements
+from jumok.config.features import NATIVE, implements
 from jumok.corpora.hub import folder_of, is_hf
 from jumok.inference.native.build import library
 from jumok.inference.native.parameters import Kind, NativeModel
@@ -77,7 +77,7 @@ def device_name(name: str = "auto") -> str:
 
 def _computes(config: GPTConfig, build: Callable[[], object] | None) -> bool:
     """Return whether the C++ step computes such a model, and its library is there."""
-    if not implements(config, NATIVE) or changes_angles(config):
+    if not implements(config, NATIVE):
         return False
     if build is not None and library(build=False) is None:
         build()
