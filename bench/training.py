@@ -1,6 +1,7 @@
 """Training steps side by side: jumok, stock `transformers` with the same weights and batches, and a plain loop.
 
     python bench/training.py              # both models; ten minutes on two slow cores
+    python bench/training.py --precision float32 --model default   # all in float32
     python bench/training.py --quick      # a toy, to see that it runs
 
 For every model there are two processes: one for jumok, which asks the C library to keep the memory that it frees
@@ -11,8 +12,10 @@ of it, which with compiled models is mostly that. It is less where a cache of th
 That the first losses of jumok and `transformers` are equal is checked. If the rounds would take longer than --minutes
 there are fewer of them, two at least, and the table says how many.
 
-`transformers` is Qwen3ForCausalLM with SDPA attention and fused AdamW, in float32, with bfloat16 autocast, and with
-that and torch.compile. The plain loop is bench/plain_gpt.py, a GPT-2 of the same size, with AdamW as PyTorch has it.
+jumok trains in what it chooses: in bfloat16 where the processor has instructions for it, otherwise in float32. Then
+nothing else is measured: products in bfloat16 would be emulated. `transformers` is Qwen3ForCausalLM with SDPA attention
+and fused AdamW, in float32, with bfloat16 autocast, and with the latter of these and torch.compile. The plain loop is
+bench/plain_gpt.py, a GPT-2 of the same size, with AdamW as PyTorch has it.
 """
 
 from __future__ import annotations
@@ -56,6 +59,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--minutes", type=float, default=5.0, help="that the rounds of a model may take")
     parser.add_argument("--device", default="auto")
+    parser.add_argument("--precision", choices=ALLOWED, help="of all; [what jumok chooses, and float32 beside it]")
     parser.add_argument("--no-compile", action="store_true", help="leave out what torch.compile makes")
     parser.add_argument("--keep-memory", action="store_true", help="for the others as well")
     parser.add_argument("--quick", action="store_true", help="the toy alone, two rounds, nothing compiled")
@@ -140,7 +144,8 @@ def ours(name: str, options: argparse.Namespace, stack: ExitStack, **settings: A
 
 def serve_jumok(name: str, options: argparse.Namespace, stack: ExitStack) -> None:
     device = choose_device(options.device)
-    first = ours(name, options, stack, optimizer="adamw", compile="off")
+    given = {} if options.precision is None else {"precision": options.precision}
+    first = ours(name, options, stack, optimizer="adamw", compile="off", **given)
     trainer, config = first.trainer, first.trainer.config
     measured = {"precision": config.precision, "attention": config.attention}  # once, so that all do the same
     works = {f"jumok, {config.precision}": first}
@@ -177,6 +182,8 @@ def serve_others(name: str, options: argparse.Namespace, stack: ExitStack) -> No
     task = TASKS[config.task.name](RunFolder.open(options.run), recorded["data"], model.tokenizer, model.config, config)
     works: dict[str, Any] = {}
     kinds = ("float32", "bfloat16") if multiplies_bfloat16(device) else ("float32",)
+    if options.precision is not None:
+        kinds = (options.precision,)
     for kind in kinds:
         works[f"transformers, {kind}"] = StockTraining(model, task.batch, config, kind)
     if not options.no_compile and has_compiler(device):
@@ -197,6 +204,7 @@ SIDES = {"jumok": serve_jumok, "others": serve_others}
 def measure(name: str, options: argparse.Namespace) -> None:
     flags = ["--model", name, "--vocabulary", str(options.vocabulary), "--device", options.device]
     flags += ["--no-compile"] if options.no_compile else []
+    flags += ["--precision", options.precision] if options.precision else []
     flags += ["--keep-memory"] if options.keep_memory else []
     jumok = Side(["--side", "jumok", *flags])
     facts = jumok.facts

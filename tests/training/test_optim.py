@@ -129,6 +129,16 @@ def test_the_direction_is_orthogonal_about(rows: int, columns: int, scale: float
     assert (inside - torch.diag(inside.diag())).norm() < 0.1 * inside.norm()
 
 
+@pytest.mark.parametrize("columns", [48, 120])
+def test_both_ways_to_iterate_agree(columns: int) -> None:
+    """Long matrices are multiplied once, by a polynomial of x xᵀ, which is the same in exact arithmetic."""
+    x = with_singular_values(torch.logspace(0, -2, 48), 48, columns)[None].double()
+    x = 0.97 * x / torch.linalg.matrix_norm(x @ x.mT).sqrt()
+    gram = x @ x.mT
+    torch.testing.assert_close(optim._factor(gram) @ x, optim._iterated(x, gram), rtol=0, atol=1e-9)
+    torch.testing.assert_close(orthogonal(x[0], torch.float64), optim._iterated(x, gram)[0], rtol=0, atol=1e-9)
+
+
 def test_a_matrix_of_rank_one_stays_small() -> None:
     """Its singular value is 1 after scaling, and came out as 1.004: the polynomials made 1e5 of it."""
     matrix = torch.outer(torch.linspace(1, 2, 64), torch.linspace(-1, 1, 64))

@@ -196,14 +196,38 @@ def orthogonal(matrix: Tensor, dtype: torch.dtype | None = torch.bfloat16) -> Te
     tall = matrix.shape[1] > matrix.shape[2]
     x = (matrix.mT if tall else matrix).to(dtype)  # (N, m, n), m no more than n
     x = x / _norms(x)  # so that fourth powers are in range
+    gram = x @ x.mT  # (N, m, m)
+    scale = MARGIN * _norms(gram.to(torch.promote_types(dtype, torch.float32))).rsqrt()  # (N, 1, 1)
+    x, gram = (x * scale).to(dtype), (gram * scale.square()).to(dtype)
+    # For long matrices the factor is less work. In bfloat16 it is too inexact: it makes 1.22 of what should be 1.08.
+    long = 2 * x.shape[2] > 3 * x.shape[1] and dtype != torch.bfloat16
+    x = _factor(gram) @ x if long else _iterated(x, gram)  # (N, m, n)
+    return x.mT if tall else x
+
+
+def _iterated(x: Tensor, gram: Tensor) -> Tensor:
+    """Return x after all iterations, (N, m, n). gram: x xᵀ."""
     for number, (a, b, c) in enumerate(POLYNOMIALS):
-        gram = x @ x.mT  # (N, m, m)
-        if number == 0:
-            scale = MARGIN * _norms(gram.to(torch.promote_types(dtype, torch.float32))).rsqrt()  # (N, 1, 1)
-            x, gram = (x * scale).to(dtype), (gram * scale.square()).to(dtype)
+        if number:
+            gram = x @ x.mT  # (N, m, m)
         step = torch.baddbmm(gram, gram, gram, beta=b, alpha=c)  # (N, m, m)
         x = torch.baddbmm(x, step, x, beta=a)  # (N, m, n)
-    return x.mT if tall else x
+    return x
+
+
+def _factor(gram: Tensor) -> Tensor:
+    """Return the product of what the iterations multiply x by, (N, m, m). gram: x xᵀ.
+
+    All of it are polynomials of one symmetric matrix, which commute. So x itself is multiplied once.
+    """
+    factor = torch.eye(gram.shape[1], dtype=gram.dtype, device=gram.device).expand_as(gram)
+    for number, (a, b, c) in enumerate(POLYNOMIALS, 1):
+        step = torch.baddbmm(gram, gram, gram, beta=b, alpha=c)  # (N, m, m), without a on the diagonal
+        factor = torch.baddbmm(factor, step, factor, beta=a) if number > 1 else step + a * factor  # (N, m, m)
+        if number < len(POLYNOMIALS):
+            gram = torch.baddbmm(gram, step, gram, beta=a)
+            gram = torch.baddbmm(gram, step, gram, beta=a)  # (N, m, m)
+    return factor
 
 
 def _norms(x: Tensor) -> Tensor:
