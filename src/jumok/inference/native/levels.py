@@ -23,7 +23,7 @@ X86 = platform.machine().lower() in ("x86_64", "amd64") and sys.maxsize > 2**32
 LEVELS: dict[str, tuple[str, ...]] = (
     {
         "x86-64-v2": ("-march=x86-64-v2",),
-        # Tuned for Zen, and from GCC 13 on for any processor, GCC makes no chains of fused products, which are faster.
+        # Tuned for Zen, GCC splits some fused products; so the bits do not depend on what it is tuned for by default.
         "x86-64-v3": ("-march=x86-64-v3", "-mtune=haswell"),
         "x86-64-v4": ("-march=x86-64-v4",),
     }
