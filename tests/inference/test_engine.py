@@ -342,10 +342,13 @@ def test_stop_ids_end_a_text_and_special_ids_are_not_shown():
 
 def test_rules_change_the_ids_of_one_text():
     model = tiny()
-    ruled = Request(prompt=[1], sampling=GREEDY, tokens=20, no_repeat_ngram=1, top=0)
+    ruled = Request(prompt=[1], sampling=GREEDY, tokens=20, no_repeat_ngram=1, top=10**6)
     free = Request(prompt=[1], sampling=GREEDY, tokens=20)
     texts = write_all(Engine(model, 2), [ruled, free])
     assert len({1, *texts[0].drawn}) == 21
+    event = texts[0].take()
+    assert event is not None
+    assert {token for token, value in event.drawn[-1].top if value == -math.inf} == {1, *texts[0].drawn[:-1]}
     assert texts[1].drawn == alone(model, free).drawn
     assert len({1, *texts[1].drawn}) < 21
 

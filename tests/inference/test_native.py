@@ -365,7 +365,7 @@ def test_a_slot_can_begin_with_the_positions_of_another(length: int):
         [Chunk(0, -1, [1])],
         [Chunk(0, 0, []), Chunk(1, 0, [1])],
         [Chunk(0, 0, [2**32 + 1])],
-        [Chunk(0, 1, range(CONTEXT))],
+        [Chunk(0, 1, [1] * CONTEXT)],
         [Chunk(1, 0, [1]), Chunk(1, 1, [2])],
     ],
 )
