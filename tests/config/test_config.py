@@ -268,9 +268,12 @@ def test_a_configuration_that_is_passed_holds_as_it_is() -> None:
         resolve(shape, training, TASK_CONFIGS["lm"], {}, {}, init=GPTConfig(vocab_size=9))
 
 
-def test_only_a_new_language_model_with_muon_has_a_strong_weight_decay() -> None:
+def test_only_a_new_language_model_with_muon_has_a_strong_weight_decay_and_little_momentum() -> None:
     """It would overwrite what another model has learned, and was measured with the rates of Muon only."""
     assert resolved({})[1].weight_decay == 0.5
+    assert resolved({})[1].momentum == 0.9
+    assert resolved({"task": "classify"})[1].momentum == 0.95
+    assert resolved({}, init=GPTConfig(vocab_size=300))[1].momentum == 0.95
     assert resolved({"optimizer": "adamw"})[1].weight_decay == 0.1
     assert resolved({"family": "classic"})[1].weight_decay == 0.1
     assert resolved({"family": "classic", "optimizer": "muon"})[1].weight_decay == 0.5

@@ -36,7 +36,7 @@ CLASSIC: Defaults = {"optimizer": "adamw", "learning_rate": 1e-3}
 ORIGINAL: Defaults = {"schedule": "invsqrt", "label_smoothing": 0.1}
 
 # Of runs that start from another model: high rates and a strong weight decay would overwrite what it has learned.
-INIT: Defaults = {"matrix_learning_rate": 0.004, "learning_rate": 1e-3, "weight_decay": 0.1}
+INIT: Defaults = {"matrix_learning_rate": 0.004, "learning_rate": 1e-3, "weight_decay": 0.1, "momentum": 0.95}
 # Of adapters. Their factors are not orthogonalised: the singular values of A and B say how strongly each of the few
 # directions counts, and Muon would make them all equal.
 LORA: Defaults = {"optimizer": "adamw", "learning_rate": 2e-3, "weight_decay": 0.0}

@@ -31,9 +31,17 @@ Attention = Literal["auto", "chunked", "fused"]
 
 
 # Defaults of fields that tasks may have otherwise (`TaskConfig.defaults`).
-SHARED_DEFAULTS: Defaults = {"passes": 0.0, "batch_size": 16, "warmup": 0.02, "patience": 5, "weight_decay": 0.1}
+SHARED_DEFAULTS: Defaults = {
+    "passes": 0.0,
+    "batch_size": 16,
+    "warmup": 0.02,
+    "patience": 5,
+    "weight_decay": 0.1,
+    "momentum": 0.95,
+}
 REMOVED: Defaults = {"whole_words": False}  # settings that run folders of version 0.1.0 have, where they were off
-LM_WITH_MUON: Defaults = {"weight_decay": 0.5}  # it learns faster and overfits later (bench/LOG.md)
+# It learns faster and overfits later; and directions of fewer steps suit runs of a few hundred (bench/LOG.md).
+LM_WITH_MUON: Defaults = {"weight_decay": 0.5, "momentum": 0.9}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,7 +103,7 @@ class TrainConfig:
     weight_decay: float = setting(None, "decoupled weight decay, on matrices only", 0, MOST_RATE)
     beta1: float = setting(0.9, "decay of AdamW's first moment", 0, 0.99999)
     beta2: float = setting(0.95, "decay of AdamW's second moment", 0, 0.99999)
-    momentum: float = setting(0.95, "momentum of Muon", 0, 0.99999)
+    momentum: float = setting(None, "momentum of Muon", 0, 0.99999)
     clip: float = setting(1.0, "maximum gradient norm; 0: no clipping", 0, MOST)
     val: float = setting(0.1, "share of the text to hold out, at its end", 0, 0.9)
     eval_every: int = setting(0, "steps between validations [12 validations per run]", 0, MOST)
