@@ -113,15 +113,16 @@ def test_a_server_of_gpts(talk: Path, native_cache: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["int8", "bfloat16"])
-def test_quantised_matrices(kind: Any, native_cache: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_quantised_matrices(kind: Any, native_cache: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """They hold for models that write. A classifier keeps its parameters as they are."""
     monkeypatch.setenv("JUMOK_CACHE", native_cache)
     monkeypatch.delenv("JUMOK_NATIVE")
-    runs = [FIXTURES / "runs" / name for name in ("lm-modern", "classify")]
+    jumok.save(random_model(GPTConfig, TEXTS[0], [], seed=0, labels=("가", "나")), tmp_path / "classes")
+    runs = [FIXTURES / "runs" / "lm-modern", tmp_path / "classes"]
     with serving(native_cache, *runs, "--quantize", kind) as (http, ended):
         body = {"model": "lm-modern", "prompt": "옛날", "max_tokens": 20, "temperature": 0}
         found = http.post("/v1/completions", json=body).json()["choices"][0]["text"]
-        classes = http.post("/v1/classify", json={"model": "classify", "input": TEXTS}).json()["data"]
+        classes = http.post("/v1/classify", json={"model": "classes", "input": TEXTS}).json()["data"]
     assert ended.loaded == ()
     assert found == generate(jumok.load(runs[0]), "옛날", tokens=20, temperature=0, quantize=kind)[0].text
     for one, other in zip(classes, predict(jumok.load(runs[1]), TEXTS), strict=True):
