@@ -15,6 +15,7 @@ Parts:
     ids      the ids that all choose greedily, and those of jumok without a cache
     single   one stream of --tokens tokens, at the context of the run and at --context
     streams  --streams at once, in float32 and 8 bits: samples of one prompt, and prompts of different lengths
+    prompt   one token after a prompt of --prompt tokens, in float32 and 8 bits; the modern family
     cold     a whole process that loads the model and writes 50 tokens: all of it, its first letter, its memory; and a
              server until its first answer. The first letter of llama.cpp is that of a process that writes one token
     int8     one stream with 8-bit matrices, and what they cost in nats per character of --text (its end)
@@ -56,7 +57,7 @@ from jumok.models.gpt import GPT
 from llama import Llama
 from speed import describe, interleave, spread
 
-PARTS = ("ids", "single", "streams", "cold", "int8")
+PARTS = ("ids", "single", "streams", "prompt", "cold", "int8")
 OTHERS = ("transformers", "llama.cpp")
 KINDS = {None: "f32", "int8": "q8_0"}  # jumok's way to store matrices, and the one of llama.cpp that is next to it
 PROMPT = "그날 밤, 나는 "
@@ -215,6 +216,23 @@ def streams_of(bench: Bench, model: GPT, prompts: list[str], quantize: Quantizat
         sides[several] = (lambda: our_ids(model, prompts, n, **how), n * many)
         title = f"{many} streams of {n:,} tokens, prompts of {min(map(len, starts))} to {max(map(len, starts))}"
         compare(title, sides, bench.options.rounds, "tokens/s")
+
+
+def prompt(bench: Bench, model: GPT) -> None:
+    """One token after a long prompt: what is timed is the reading."""
+    wanted = bench.options.prompt
+    ids = model.tokenizer.encode("".join(stories.write(4 * wanted, seed=3))).tolist()[:wanted]
+    text, roomy = model.tokenizer.decode(ids), longer(model, wanted + 1)
+    for quantize in KINDS:
+        kind, how = KINDS[quantize], {"quantize": quantize}
+        sides: dict[str, Side] = {}
+        with bench.llama(kind, [ids], 1) as other:
+            if other:
+                sides[f"llama.cpp {kind}"] = (lambda other=other: other.write([ids], 1), len(ids))
+            name = f"jumok{' int8' if quantize else ''}"
+            sides[name] = (lambda how=how: our_ids(roomy, text, 1, **how), len(ids))
+            sides[name][0]()
+            compare(f"A prompt of {len(ids):,} tokens, and one more", sides, bench.options.rounds, "tokens/s")
 
 
 def cold(bench: Bench, model: GPT) -> None:
@@ -400,7 +418,7 @@ def prepared(folder: Path, options: argparse.Namespace) -> Bench:
     if "llama.cpp" not in options.without and llama.INSTALLED:
         from jumok.interop.gguf import KINDS, to_gguf
 
-        room = max(model.config.context_length, options.context, options.tokens + 100)
+        room = max(model.config.context_length, options.context, options.tokens + 100, options.prompt + 1)
         roomy = longer(model, room) if model.config.family == "modern" else model
         files = {kind: folder / f"{kind}.gguf" for kind in KINDS}
         for kind, file in files.items():
@@ -422,12 +440,13 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--tokens", type=int, default=1000)
     parser.add_argument("--streams", type=int, nargs="+", default=[16, 64])
     parser.add_argument("--context", type=int, default=1024, help="the longer context, for the modern family")
+    parser.add_argument("--prompt", type=int, default=1000, help="tokens of the long prompt")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--text", type=Path, help="what the nats of 8-bit matrices are measured on, its end")
     parser.add_argument("--quick", action="store_true", help="a small model that writes a few tokens")
     options = parser.parse_args()
     if options.quick:
-        options.tokens, options.streams, options.rounds, options.context = 40, [3], 1, 256
+        options.tokens, options.streams, options.rounds, options.context, options.prompt = 40, [3], 1, 256, 100
     if options.text:  # before anything that takes long
         try:
             options.text = reader.read([options.text])
@@ -449,8 +468,10 @@ def main() -> None:
             f"{c.context_length:,}, {model.parameter_count() / 1e6:.1f} M parameters"
             f"{'' if can_run(model) else '; the C++ step does not compute it'}"
         )
-        parts = {"ids": same_ids, "single": single, "streams": streams, "cold": cold, "int8": int8}
+        parts = {"ids": same_ids, "single": single, "streams": streams, "prompt": prompt, "cold": cold, "int8": int8}
         for part in options.part or PARTS:
+            if part == "prompt" and c.family != "modern":
+                continue
             parts[part](bench, model)
             if part == "single" and c.family == "modern" and options.context > c.context_length:
                 single(bench, longer(model, options.context))

@@ -54,7 +54,7 @@ pytestmark = pytest.mark.compile
 
 V = 73  # no whole number of panels
 CONTEXT = 90  # no whole number of blocks
-SHAPES = {**test_torch_slots.SHAPES, "wider-heads": {"head_dim": 34, "n_embd": 52, "mlp_width": 70}}
+SHAPES = {**test_torch_slots.SHAPES, "wider-heads": {"head_dim": 34, "n_embd": 52, "mlp_width": 71}}
 for tokens in (15, 16, 17):  # about a block
     SHAPES[f"sliding-{tokens}"] = {"architecture": "Mistral", "sliding_window": tokens}
 SHAPES["sliding-blocks"] = {**SHAPES["qwen2-one-sliding"], "sliding_window": 37, "n_kv_head": 2}
@@ -313,15 +313,16 @@ def test_the_first_of_the_largest_logits_is_taken_and_none_where_one_is_not_fini
 # --- texts of their own -----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("kind", ["float32", "int8"])
 @pytest.mark.parametrize("damaged", [0, 6])
-def test_a_nan_ends_its_own_text_alone(damaged: int):
+def test_a_nan_ends_its_own_text_alone(damaged: int, kind: Kind):
     model, nan = tiny(tie_embeddings=False), V - 1
     with torch.no_grad():
         model.token_embedding.weight[nan] = math.nan
     texts = [[token % (V - 1) for token in some_ids(9, seed)] for seed in range(7)]
-    wanted = read(slots_for(model, 7), [Chunk(slot, 0, text) for slot, text in enumerate(texts)])
+    wanted = read(slots_for(model, 7, kind), [Chunk(slot, 0, text) for slot, text in enumerate(texts)])
     texts[damaged][4] = nan
-    slots = slots_for(model, 7)
+    slots = slots_for(model, 7, kind)
     found = read(slots, [Chunk(slot, 0, text) for slot, text in enumerate(texts)])
     for row in range(7):
         if row == damaged:
@@ -330,7 +331,7 @@ def test_a_nan_ends_its_own_text_alone(damaged: int):
             assert torch.equal(found[row], wanted[row])
     clean = [token % (V - 1) for token in some_ids(12, 99)]  # the slot still holds NaN behind its end
     again = torch.cat([read(slots, [Chunk(damaged, at, [token])]) for at, token in enumerate(clean)])
-    assert torch.equal(again, each_position(model, clean))
+    assert torch.equal(again, each_position(model, clean, kind))
 
 
 @pytest.mark.parametrize("part", ["q_proj", "k_proj", "v_proj", "o_proj"])
@@ -460,8 +461,10 @@ def test_matrices_lie_in_panels(kind: Kind, monkeypatch: pytest.MonkeyPatch):
     }
     for name, (parts, some) in wanted.items():
         matrix = getattr(layer, name)
-        shape = (matrix.count, matrix.inputs, PANEL)
+        beside = 2 if kind == "int8" else 1  # inputs that lie beside each other, the last with a zero
+        shape = (matrix.count, -(-matrix.inputs // beside), PANEL, beside)
         panels = np.ctypeslib.as_array(ctypes.cast(matrix.panels, POINTERS[kind]), shape)
+        panels = panels.swapaxes(2, 3).reshape(matrix.count, -1, PANEL)[:, : matrix.inputs]
         scale, bias = (
             np.ctypeslib.as_array(ctypes.cast(x, POINTERS["float32"]), (matrix.count, PANEL))
             for x in (matrix.scale, matrix.bias)

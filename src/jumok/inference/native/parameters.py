@@ -153,7 +153,9 @@ class NativeModel:
         beside = [[layer] for layer in layers] if alternate else [layers]  # in each part, those side by side
         inputs, parts = weights[0].shape[1], len(beside)
         count = -(-sum(len(bias) for _, bias in beside[0]) // PANEL)
-        panels = self._arena.empty((count, parts, inputs, PANEL), TYPES[self.kind])
+        lane = 2 if self.kind == "int8" else 1  # inputs that lie together, the last beside a zero
+        lanes = -(-inputs // lane)
+        panels = self._arena.empty((count, parts, lanes, PANEL, lane), TYPES[self.kind])
         scale, bias = np.ones((count, parts, PANEL), np.float32), np.zeros((count, parts, PANEL), np.float32)
         step = max(1, PACKED_AT_ONCE // (inputs * PANEL))  # panels
         for part, first in itertools.product(range(parts), range(0, count, step)):
@@ -161,7 +163,9 @@ class NativeModel:
             rows = first * PANEL, (first + step) * PANEL
             some, own = (_panels(_rows(of, *rows)) for of in zip(*beside[part], strict=True))
             numbers, scale[few, part] = rounded(some.astype(np.float32, copy=False), self.kind)
-            panels[few, part] = numbers.transpose(0, 2, 1)
+            if inputs % lane:
+                numbers = np.pad(numbers, ((0, 0), (0, 0), (0, 1)))
+            panels[few, part] = numbers.reshape(*numbers.shape[:2], lanes, lane).transpose(0, 2, 1, 3)
             bias[few, part] = own
         self._kept.append(panels)
         return _Matrix(panels.ctypes.data, self._keep(scale), self._keep(bias), inputs, count * parts)

@@ -1,4 +1,5 @@
-// One step of a GPT on a CPU: the logits after some ids of some texts, in float32.
+// One step of a GPT on a CPU: the logits after some ids of some texts, in float32. Matrices of 8 bits are multiplied by
+// rows that are rounded to integers of 12 to 16 bits, each with a scale.
 //
 // A row is one id of one text. The letters are those of jumok.nn.attention: C width, H heads, G key/value heads, D head
 // width, V vocabulary; N rows, M width of the MLP, S positions.
@@ -16,9 +17,10 @@
 #include <cstring>
 #include <mutex>
 #include <thread>
+#include <type_traits>
 #include <utility>
 #include <vector>
-#if defined(__AVX__)
+#if defined(__SSE2__)
 #include <immintrin.h>
 #endif
 #ifndef _WIN32
@@ -26,6 +28,8 @@
 #endif
 
 namespace {
+
+long largest(long a, long b) { return a > b ? a : b; }
 
 // --- vectors ---------------------------------------------------------------------------------------------------------
 
@@ -45,6 +49,9 @@ constexpr int ACROSS = BLOCK / LANES;    // vectors across a block
 
 typedef float Vector __attribute__((vector_size(4 * LANES)));
 typedef int32_t Integers __attribute__((vector_size(4 * LANES)));
+typedef int16_t Pairs __attribute__((vector_size(4 * LANES)));  // two integers in each lane
+typedef int16_t Halves __attribute__((vector_size(2 * LANES)));
+typedef int8_t BytePairs __attribute__((vector_size(2 * LANES)));
 
 template <class T>
 inline T load(const void* from) {  // at any address
@@ -102,57 +109,88 @@ inline Vector load_weights(const float* from) { return load<Vector>(from); }
 inline Vector load_weights(const Brain* from) {
     return Vector(_mm512_slli_epi32(_mm512_cvtepu16_epi32(load<__m256i>(from)), 16));
 }
-inline Vector load_weights(const int8_t* from) { return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(load<__m128i>(from))); }
 #elif defined(__AVX2__)
 inline Vector load_weights(const Brain* from) {
     return Vector(_mm256_slli_epi32(_mm256_cvtepu16_epi32(load<__m128i>(from)), 16));
 }
-inline Vector load_weights(const int8_t* from) {
-    return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_cvtsi64_si128(load<long long>(from))));
-}
 #else
 inline Vector load_weights(const Brain* from) {
-    typedef uint16_t Halves __attribute__((vector_size(2 * LANES)));
+    typedef uint16_t Uppers __attribute__((vector_size(2 * LANES)));
     typedef uint32_t Words __attribute__((vector_size(4 * LANES)));
-    return Vector(__builtin_convertvector(load<Halves>(from), Words) << 16);
-}
-inline Vector load_weights(const int8_t* from) {
-    typedef int8_t Bytes __attribute__((vector_size(LANES)));
-    return __builtin_convertvector(__builtin_convertvector(load<Bytes>(from), Integers), Vector);
+    return Vector(__builtin_convertvector(load<Uppers>(from), Words) << 16);
 }
 #endif
 
+// Integers are multiplied two at a time: x[i] w[i] + x[i + 1] w[i + 1] in each lane, twice as fast as float32.
+#if defined(__AVX512BW__)
+inline Pairs load_weights(const int8_t* from) { return Pairs(_mm512_cvtepi8_epi16(load<__m256i>(from))); }
+inline Integers product(Integers x, Pairs w) { return Integers(_mm512_madd_epi16(__m512i(x), __m512i(w))); }
+#else
+inline Pairs load_weights(const int8_t* from) { return __builtin_convertvector(load<BytePairs>(from), Pairs); }
+#if defined(__AVX2__) && !defined(__AVX512F__)
+inline Integers product(Integers x, Pairs w) { return Integers(_mm256_madd_epi16(__m256i(x), __m256i(w))); }
+#elif defined(__SSE2__) && !defined(__AVX__)
+inline Integers product(Integers x, Pairs w) { return Integers(_mm_madd_epi16(__m128i(x), __m128i(w))); }
+#else
+inline Integers product(Integers x, Pairs w) {
+    return (x << 16 >> 16) * (Integers(w) << 16 >> 16) + (x >> 16) * (Integers(w) >> 16);
+}
+#endif
+#endif
+inline Pairs load_weights(const int16_t* from) { return load<Pairs>(from); }
+
+inline Vector product(Vector x, Vector w) { return x * w; }
+
+template <class W>
+constexpr int IN_LANE = std::is_integral_v<W> ? 2 : 1;  // numbers that are multiplied in one lane
+
 struct Matrix {
-    const void* panels;         // [panel][in][PANEL]
+    const void* panels;         // [panel][in][PANEL]; of 8 bits [panel][in / 2][PANEL][2], in rounded up
     const float *scale, *bias;  // [panel][PANEL]
     int32_t in, count;          // inputs; panels
+    template <class W>
+    long lanes() const { return (in + IN_LANE<W> - 1) / IN_LANE<W> * (long)PANEL; }  // of a panel
 };
 
 // Rows of inputs and of results, and how far apart two rows are; `add`: to what is in `out`.
 struct Rows {
-    const float* x;
+    const float* x;  // or pairs of int16_t, of which x[r] is `scale[r]` times as large
     long x_step;
     float* out;
     long out_step;
     bool add;
+    const float* scale = nullptr;
     Rows from(long r, long column = 0) const {
-        return {x + r * x_step, x_step, out + r * out_step + column, out_step, add};
+        return {x + r * x_step, x_step, out + r * out_step + column, out_step, add, scale ? scale + r : nullptr};
     }
+};
+
+// Memory that is read soon, `step` bytes at a time.
+struct Ahead {
+    const char* from;
+    long step;
 };
 
 // out[r][c] = sum over i of x[r][i] W[i][c], times scale, plus bias, for R rows and P panels from `panel` on.
 template <class W, int R, int P>
-void tile(const Matrix& m, int panel, const Rows& rows) {
-    const W* weights = static_cast<const W*>(m.panels) + (long)panel * m.in * PANEL;
-    const long next = (long)m.in * PANEL;
-    Vector sums[R][P][PARTS] = {};
-    for (long i = 0; i < m.in; i++) {
-        Vector row[R];
-        for (int r = 0; r < R; r++) row[r] = all(rows.x[r * rows.x_step + i]);
+void tile(const Matrix& m, int panel, const Rows& rows, const Ahead& ahead) {
+    constexpr bool whole = std::is_integral_v<W>;
+    using Numbers = std::conditional_t<whole, Integers, Vector>;
+    const long next = m.lanes<W>() * IN_LANE<W>;
+    const W* weights = static_cast<const W*>(m.panels) + panel * next;
+    Numbers sums[R][P][PARTS] = {};
+    for (long i = 0; i < m.lanes<W>() / PANEL; i++) {
+        if (ahead.step) __builtin_prefetch(ahead.from + i * ahead.step);
+        Numbers row[R];
+        for (int r = 0; r < R; r++) {
+            const float* x = rows.x + r * rows.x_step + i;
+            if constexpr (whole) row[r] = load<int32_t>(x) - Integers{};
+            else row[r] = all(*x);
+        }
         for (int p = 0; p < P; p++)
             for (int v = 0; v < PARTS; v++) {
-                const Vector w = load_weights(weights + p * next + i * PANEL + v * LANES);
-                for (int r = 0; r < R; r++) sums[r][p][v] += row[r] * w;
+                const auto w = load_weights(weights + p * next + (i * PANEL + v * LANES) * IN_LANE<W>);
+                for (int r = 0; r < R; r++) sums[r][p][v] += product(row[r], w);
             }
     }
     for (int r = 0; r < R; r++)
@@ -160,7 +198,10 @@ void tile(const Matrix& m, int panel, const Rows& rows) {
             for (int v = 0; v < PARTS; v++) {
                 const long column = (long)(panel + p) * PANEL + v * LANES;
                 float* to = rows.out + r * rows.out_step + column;
-                Vector y = sums[r][p][v] * load<Vector>(m.scale + column) + load<Vector>(m.bias + column);
+                Vector total;
+                if constexpr (whole) total = __builtin_convertvector(sums[r][p][v], Vector) * rows.scale[r];
+                else total = sums[r][p][v];
+                const Vector y = total * load<Vector>(m.scale + column) + load<Vector>(m.bias + column);
                 store(to, rows.add ? load<Vector>(to) + y : y);
             }
 }
@@ -171,7 +212,7 @@ constexpr int panels_beside(int rows) {
     return most >= 4 ? 4 : most >= 2 ? 2 : 1;
 }
 
-typedef void Tile(const Matrix&, int, const Rows&);
+typedef void Tile(const Matrix&, int, const Rows&, const Ahead&);
 
 template <class W, int... R>
 Tile* tile_of(int rows, bool wide, std::integer_sequence<int, R...>) {
@@ -188,25 +229,36 @@ void multiply(const Matrix& m, int first, int last, const Rows& rows, long n) {
     for (int panel = first; panel < last;) {
         // Panels beside each other are for one tile; several tiles have sums enough.
         const int beside = tiles == 1 && panels_beside(int(n)) <= last - panel ? panels_beside(int(n)) : 1;
+        // While the first tiles are computed, the next panel comes from the memory. One tile waits for its own panel.
+        const long shares = tiles < 4 ? tiles : 4, size = m.lanes<W>() * IN_LANE<W> * sizeof(W), share = size / shares;
+        const char* next = static_cast<const char*>(m.panels) + (panel + 1) * size;
         for (long t = 0; t < tiles; t++) {
             const long from = n * t / tiles, height = n * (t + 1) / tiles - from;
-            tile_of<W>(int(height), beside > 1, heights)(m, panel, rows.from(from));
+            const long step = tiles > 1 && t < shares ? share * PANEL / m.lanes<W>() : 0;
+            const Ahead ahead{next + t * share, step};
+            tile_of<W>(int(height), beside > 1, heights)(m, panel, rows.from(from), ahead);
         }
         panel += beside;
     }
 }
 
-// The same after the numbers of each panel are turned into float32, which pays from a few tiles on.
+// The same after the numbers of each panel are turned into wider ones, which pays from a few tiles on.
 template <class W>
 void expand_and_multiply(const Matrix& m, int first, int last, const Rows& rows, long n) {
-    static thread_local std::vector<float> expanded;
-    const long size = (long)m.in * PANEL;
-    if ((long)expanded.size() < size) expanded.resize(size);
+    struct alignas(64) Line { char bytes[64]; };
+    static thread_local std::vector<Line> lines;
+    const long size = m.lanes<W>();
+    lines.resize(largest(lines.size(), size * sizeof(float) / sizeof(Line)));
     for (int panel = first; panel < last; panel++) {
-        const W* weights = static_cast<const W*>(m.panels) + panel * size;
-        for (long i = 0; i < size; i += LANES) store(expanded.data() + i, load_weights(weights + i));
-        const Matrix one{expanded.data(), m.scale + (long)panel * PANEL, m.bias + (long)panel * PANEL, m.in, 1};
-        multiply<float>(one, 0, 1, rows.from(0, (long)panel * PANEL), n);
+        const W* weights = static_cast<const W*>(m.panels) + panel * size * IN_LANE<W>;
+        char* expanded = lines.data()->bytes;
+        for (long i = 0; i < size; i += LANES) {
+            const auto wide = load_weights(weights + i * IN_LANE<W>);
+            std::memcpy(expanded + i * sizeof(float), &wide, sizeof wide);
+        }
+        const Matrix one{expanded, m.scale + (long)panel * PANEL, m.bias + (long)panel * PANEL, m.in, 1};
+        using Wide = std::conditional_t<std::is_integral_v<W>, int16_t, float>;
+        multiply<Wide>(one, 0, 1, rows.from(0, (long)panel * PANEL), n);
     }
 }
 
@@ -411,15 +463,48 @@ struct Step {
     float* found = nullptr;  // (outputs, padded V or C)
     // Intermediate results, (N, padded width) each; the last: the scores of one query of each thread.
     float *x = nullptr, *y = nullptr, *qkv = nullptr, *up = nullptr, *mixed = nullptr, *scores = nullptr;
-    long c = 0, qkv_width = 0, up_width = 0, mixed_width = 0, score_width = 0;
+    float *rounded = nullptr, *scale = nullptr;  // inputs of a product with 8 bits, in pairs of int16_t; (N,)
+    long c = 0, qkv_width = 0, up_width = 0, mixed_width = 0, rounded_width = 0, score_width = 0;
     std::vector<Row> rows = {};  // (N,)
     std::vector<RowTile> tiles = {};
     std::vector<int> wanted = {};  // (outputs,): rows whose logits or hidden states are wanted
 };
 
-constexpr int TILE = 16;  // rows of one text whose attention is one task
+constexpr int TILE = 24;  // rows of one text whose attention is one task; a multiple of ROWS
 
-void multiply(const Step& step, Member& member, const Matrix& m, const Rows& rows, long n) {
+// Round n numbers to integers, and return how many times as large they were: NaN if one is not finite.
+float round_row(const float* x, long n, int16_t* to) {
+    // As large as a sum of n products with 8 bits allows: 12 bits for 4,000 inputs. Sums of integers have no rounding.
+    const float most = largest(1, 32767 < 0x7fffffff / (127 * n) ? 32767 : 0x7fffffff / (127 * n));
+    const auto part = [&](long i) {
+        Vector found = {};
+        std::memcpy(&found, x + i, sizeof(float) * (n - i < LANES ? n - i : LANES));
+        return found;
+    };
+    Vector sizes = {}, zeros = {};
+    for (long i = 0; i < n; i += LANES) {
+        const Vector one = part(i), size = one < 0.0f ? -one : one;
+        sizes = size > sizes ? size : sizes;
+        zeros += one * 0.0f;
+    }
+    float size = 1e-30f;
+    for (int lane = 0; lane < LANES; lane++) size = sizes[lane] > size ? sizes[lane] : size;
+    for (long i = 0; i < n; i += LANES) {
+        const Integers whole = Integers(part(i) * (most / size) + 12582912.0f) - 0x4b400000;
+        const auto half = __builtin_convertvector(whole, Halves);
+        std::memcpy(to + i, &half, sizeof half);
+    }
+    return size / most + sum(zeros);
+}
+
+void multiply(const Step& step, Member& member, const Matrix& m, Rows rows, long n) {
+    if (step.m.kind == INT8) {
+        member.phase(n, [&](long r) {
+            float* to = step.rounded + r * step.rounded_width;
+            step.scale[r] = round_row(rows.x + r * rows.x_step, m.in, reinterpret_cast<int16_t*>(to));
+        });
+        rows.x = step.rounded, rows.x_step = step.rounded_width, rows.scale = step.scale;
+    }
     // Few rows: a task is as many panels as one tile. Many: a panel, which stays in the cache for all rows.
     const int unit = n <= ROWS ? panels_beside(int(n)) : 1;
     member.phase((m.count + unit - 1) / unit, [&](long task) {
@@ -505,17 +590,34 @@ void remember(const Cache<T>& cache, long position, const float* k, const float*
     for (long i = 0; i < cache.d; i++) round_to(values + i, v[i]);
 }
 
-// scores[s] = q · key s, for B blocks from `block` on.
-template <int B, class T>
-void score(const Cache<T>& cache, long block, const float* q, float* scores) {
-    Vector sums[B][ACROSS] = {};
+// One head of one row, and the positions from..stop-1 of the cache that it attends to, where 0 <= from < BLOCK.
+struct Query {
+    const float* q;
+    float* out;
+    long from, stop;
+};
+
+// scores[r][s] = q of query r · key s, for R queries and B blocks from `block` on.
+template <int R, int B, class T>
+void score(const Cache<T>& cache, long block, const Query* queries, float* scores, long width) {
+    Vector sums[R][B][ACROSS] = {};
     const T* keys = cache.keys(block);
     for (long i = 0; i < cache.d; i++)
+        for (int b = 0; b < B; b++) {
+            const T* from = keys + b * cache.size + i * BLOCK;
+            if (R == 1) {  // one query waits for the memory
+                __builtin_prefetch(from + cache.d * BLOCK);  // the values
+                __builtin_prefetch(from + B * cache.size);
+            }
+            for (int a = 0; a < ACROSS; a++) {
+                const Vector k = load_weights(from + a * LANES);
+                for (int r = 0; r < R; r++) sums[r][b][a] += queries[r].q[i] * k;
+            }
+        }
+    for (int r = 0; r < R; r++)
         for (int b = 0; b < B; b++)
             for (int a = 0; a < ACROSS; a++)
-                sums[b][a] += q[i] * load_weights(keys + b * cache.size + i * BLOCK + a * LANES);
-    for (int b = 0; b < B; b++)
-        for (int a = 0; a < ACROSS; a++) store(scores + (block + b) * BLOCK + a * LANES, sums[b][a]);
+                store(scores + r * width + (block + b) * BLOCK + a * LANES, sums[r][b][a]);
 }
 
 // Turn the scores of positions from..s-1 into weights that still have to be divided by the sum, which is returned.
@@ -544,11 +646,34 @@ float weigh(float* scores, long from, long s, float scale) {
     return sum(total);
 }
 
-// out[i] = sum over positions of weights[s] · value s [i] / total. Four sums, so that additions need not wait.
+// Four sums over positions, so that additions need not wait: sum k is that of the positions k, k + 4, k + 8, ...
+template <int B>
+struct Mixed { Vector sums[4][B]; };
+
+// Add weights[s] · value s over the positions of the first blocks, for R queries and B vectors from `column` on.
+template <int R, int B, class T>
+void mix_blocks(const Cache<T>& cache, const float* weights, long width, long blocks, long column, Mixed<B>* mixed) {
+    for (int k = 0; k < 4; k++) {
+        Vector sums[R][B] = {};
+        for (long block = 0; block < blocks; block++)
+            for (long at = k; at < BLOCK; at += 4) {
+                const T* values = cache.values(block) + at * cache.wide + column;
+                Vector value[B];
+                for (int b = 0; b < B; b++) value[b] = load_weights(values + b * LANES);
+                for (int r = 0; r < R; r++)
+                    for (int b = 0; b < B; b++) sums[r][b] += weights[r * width + block * BLOCK + at] * value[b];
+            }
+        for (int r = 0; r < R; r++)
+            for (int b = 0; b < B; b++) mixed[r].sums[k][b] = sums[r][b];
+    }
+}
+
+// out[i] = sum over positions of weights[s] · value s [i] / total; `mixed` has those of the blocks before `block`.
 template <int B, class T>
-void mix(const Cache<T>& cache, const float* weights, long s, float total, long column, float* out) {
-    Vector sums[4][B] = {};
-    for (long block = 0; block * BLOCK < s; block++) {
+void mix(const Cache<T>& cache, Mixed<B> mixed, long block, const float* weights, long s, float total, long column,
+         float* out) {
+    auto& sums = mixed.sums;
+    for (; block * BLOCK < s; block++) {
         const T* values = cache.values(block) + column;
         const long count = s - block * BLOCK < BLOCK ? s - block * BLOCK : BLOCK;
         const auto add = [&](int k, long at) {
@@ -570,18 +695,36 @@ void mix(const Cache<T>& cache, const float* weights, long s, float total, long 
     std::memcpy(out + column, found, sizeof(float) * (left < B * LANES ? left : B * LANES));
 }
 
-// Attention of one head of one row over positions from..s-1, where 0 <= from < BLOCK.
-template <class T>
-void attend(const Cache<T>& cache, const float* q, long from, long s, float* scores, float* out) {
-    const long blocks = padded(s, BLOCK) / BLOCK;
+// Attention of R queries, the stops of which ascend. Several share each load of a key and a value.
+template <int R, class T>
+void attend(const Cache<T>& cache, const Query* queries, float* scores, long width) {
+    const long blocks = padded(queries[R - 1].stop, BLOCK) / BLOCK;
     long block = 0;
-    for (; block + 4 <= blocks; block += 4) score<4>(cache, block, q, scores);
-    for (; block + 2 <= blocks; block += 2) score<2>(cache, block, q, scores);
-    for (; block < blocks; block++) score<1>(cache, block, q, scores);
-    const float total = weigh(scores, from, s, 1 / std::sqrt((float)cache.d));
+    if (R == 1)
+        for (; block + 4 <= blocks; block += 4) score<1, 4>(cache, block, queries, scores, width);
+    for (; block + 2 <= blocks; block += 2) score<R, 2>(cache, block, queries, scores, width);
+    for (; block < blocks; block++) score<R, 1>(cache, block, queries, scores, width);
+    float total[R];
+    for (int r = 0; r < R; r++)
+        total[r] = weigh(scores + r * width, queries[r].from, queries[r].stop, 1 / std::sqrt((float)cache.d));
+    constexpr int B = CHAINS / ROWS < 4 ? CHAINS / ROWS : 4;  // vectors of a tile
     long column = 0;
-    for (; column + LANES < cache.d; column += 2 * LANES) mix<2>(cache, scores, s, total, column, out);
-    if (column < cache.d) mix<1>(cache, scores, s, total, column, out);
+    if (R > 1) {
+        const long shared = queries[0].stop / BLOCK;
+        for (; column + B * LANES <= cache.wide; column += B * LANES) {
+            Mixed<B> mixed[R];
+            mix_blocks<R, B>(cache, scores, width, shared, column, mixed);
+            for (int r = 0; r < R; r++)
+                mix<B>(cache, mixed[r], shared, scores + r * width, queries[r].stop, total[r], column, queries[r].out);
+        }
+    }
+    for (; column < cache.d; column += 2 * LANES)
+        for (int r = 0; r < R; r++) {
+            const auto [q, out, from, stop] = queries[r];
+            const float* weights = scores + r * width;
+            if (column + LANES < cache.d) mix<2>(cache, {}, 0, weights, stop, total[r], column, out);
+            else mix<1>(cache, {}, 0, weights, stop, total[r], column, out);
+        }
 }
 
 inline Vector activation(Activation kind, Vector x) {
@@ -622,14 +765,28 @@ void run_layer(const Step& s, Member& member, long number) {
         const RowTile& tile = s.tiles[task / g];
         const long head = task % g;
         const Cache<T> cache(m, s.chunks[tile.chunk], number, head);
+        float* const scores = s.scores + member.number() * ROWS * s.score_width;
+        Query queries[ROWS];
+        int waiting = 0;
+        long first = 0;  // the block with which the waiting ones begin
+        const auto attend_all = [&] {
+            const Cache<T> seen = cache.from(first);
+            if (waiting == ROWS) attend<ROWS>(seen, queries, scores, s.score_width);
+            else for (int i = 0; i < waiting; i++) attend<1>(seen, queries + i, scores, s.score_width);
+            waiting = 0;
+        };
         for (long r = tile.row; r < tile.row + tile.count; r++) {
             const long stop = s.rows[r].position + 1;
             const long from = layer.window && stop > layer.window ? stop - layer.window : 0;
-            const Cache<T> seen = cache.from(from / BLOCK);
-            for (long q = head * (h / g); q < (head + 1) * (h / g); q++)
-                attend(seen, s.qkv + r * s.qkv_width + q * d, from % BLOCK, stop - from / BLOCK * BLOCK,
-                       s.scores + member.number() * s.score_width, s.mixed + r * s.mixed_width + q * d);
+            if (from / BLOCK != first) attend_all();
+            first = from / BLOCK;
+            for (long q = head * (h / g); q < (head + 1) * (h / g); q++) {
+                queries[waiting++] = {s.qkv + r * s.qkv_width + q * d, s.mixed + r * s.mixed_width + q * d,
+                                      from % BLOCK, stop - first * BLOCK};
+                if (waiting == ROWS) attend_all();
+            }
         }
+        attend_all();
     });
     const auto prepare_mlp = [&] {
         member.phase(s.n, [&](long r) { normalize(layer.mlp_norm, s.x + r * s.c, s.y + r * s.c, m.width); });
@@ -660,8 +817,6 @@ void run(const Step& s, Member member) {
     member.phase(outputs, [&](long t) { normalize(m.norm, s.x + s.wanted[t] * s.c, normalized + t * s.c, m.width); });
     if (s.outputs != HIDDEN) multiply(s, member, m.head, {s.y, s.c, s.found, (long)m.head.count * PANEL, false}, outputs);
 }
-
-long largest(long a, long b) { return a > b ? a : b; }
 
 // --- drawing ---------------------------------------------------------------------------------------------------------
 
@@ -726,6 +881,7 @@ static void lay_out(Step& s, int64_t positions) {
     s.qkv_width = (long)m.layer[0].qkv.count * PANEL;
     s.up_width = (long)m.layer[0].up.count * PANEL;
     s.mixed_width = largest(padded((long)m.heads * m.head_dim, PANEL), padded(m.mlp_width, PANEL));
+    s.rounded_width = m.kind == INT8 ? largest(s.c, s.mixed_width) / 2 : 0;
     s.score_width = padded(positions, PANEL);
 }
 
@@ -733,7 +889,8 @@ static void lay_out(Step& s, int64_t positions) {
 EXPORTED int64_t jumok_work(const Model* m, int64_t n, int64_t positions) {
     Step s{*m};
     lay_out(s, positions);
-    return n * (2 * s.c + s.qkv_width + s.up_width + s.mixed_width) + MOST_THREADS * s.score_width;
+    const long of_row = 2 * s.c + s.qkv_width + s.up_width + s.mixed_width + s.rounded_width + 1;
+    return n * of_row + MOST_THREADS * ROWS * s.score_width;
 }
 
 // Logits, (outputs, padded V), or hidden states after the final norm, (outputs, padded C), of some ids of each chunk.
@@ -757,7 +914,9 @@ EXPORTED void jumok_step(const Model* m, const Chunk* chunks, int32_t texts, con
     s.qkv = s.y + s.n * s.c;
     s.up = s.qkv + s.n * s.qkv_width;
     s.mixed = s.up + s.n * s.up_width;
-    s.scores = s.mixed + s.n * s.mixed_width;
+    s.rounded = s.mixed + s.n * s.mixed_width;
+    s.scores = s.rounded + s.n * s.rounded_width;
+    s.scale = s.scores + MOST_THREADS * ROWS * s.score_width;
     Pool::compute(s, threads);
 }
 
