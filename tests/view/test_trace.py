@@ -139,7 +139,7 @@ def test_weights_are_those_of_the_model() -> None:
     model = gpt(n_kv_head=1)
     found = trace(model, "나는 학교에 갔다")
     (attention,) = found.attentions
-    with jumok.record(model) as recording:
+    with torch.no_grad(), jumok.record(model) as recording:  # with gradients, products may round differently
         model(torch.tensor([[token["id"] for token in found.sequences[0]["tokens"]]]))
     for layer in range(3):
         expected = recording.attentions[layer].weights()[0].detach().numpy()
