@@ -37,12 +37,15 @@ PICKLES = {"pickle", "_pickle", "marshal", "shelve", "dill", "cloudpickle", "job
 # Where a rule does not hold, and why that is safe.
 ALLOWED = {
     ("src/jumok/__init__.py", "runs code"): "imports modules of jumok by the names of a table in this file",
+    ("src/jumok/lazy.py", "runs code"): "imports modules of a package of jumok by the names of the table in its file",
+    ("src/jumok/cli/__init__.py", "runs code"): "imports the modules of the commands by their names, which are a table",
     ("src/jumok/course/practice/child.py", "runs code"): "imports the checks of an exercise in jumok's own table",
     ("setup.py", "loads a library"): "built by it just before",
     (
         "src/jumok/inference/native/build.py",
         "loads a library",
     ): "of jumok itself, or in a folder nobody else enters",
+    ("src/jumok/processors.py", "loads a library"): "the driver of the GPU, of the system",
     ("src/jumok/device.py", "loads a library"): "the C library that the process has loaded already",
     ("src/jumok/training/parallel.py", "pickle"): "between the processes of one run, which one person started",
     ("docs/learn/en/11-writing.md", "pickle"): "saves a model of its own, and loads tensors only",

@@ -15,7 +15,7 @@ from jumok.nn.products import Linear, linear
 def _on_any_processor(monkeypatch: pytest.MonkeyPatch) -> None:
     if not torch.backends.mkldnn.is_available() or not hasattr(torch.ops.mkldnn, "_linear_pointwise"):
         pytest.skip("PyTorch has no oneDNN here")
-    monkeypatch.setattr(products, "prefers_onednn", lambda: True)
+    monkeypatch.setattr(products, "PREFERS_ONEDNN", True)
 
 
 @pytest.mark.parametrize("shape", [(7,), (1, 7), (0, 7), (5, 7), (3, 5, 7)])

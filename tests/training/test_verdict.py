@@ -264,7 +264,7 @@ def test_a_figure_within_its_noise_is_not_better() -> None:
 def test_a_stage_that_keeps_the_last_is_compared_with_its_begin(start: Callable[..., Trainer], tmp_path: Path) -> None:
     """Each validation that was worse than the parameters before was called the best so far."""
     list(start(steps=8).run())
-    harm = {"steps": 4, "keep": "last", "learning_rate": 0.5, "matrix_learning_rate": 0.5}
+    harm = {"steps": 4, "keep": "last", "learning_rate": 5.0, "matrix_learning_rate": 5.0}
     events = list(Trainer.resume(tmp_path / "run", **harm, device="cpu").run())
     best = [event.best for event in events if isinstance(event, Eval)]
     assert len(best) > 1

@@ -9,7 +9,6 @@ The operator is defined in a `Library`, as those of `jumok.nn.chunked_attention`
 
 from __future__ import annotations
 
-from functools import cache
 from typing import Any
 
 import torch
@@ -17,6 +16,15 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from jumok.device import processor_name
+
+# The name of the processor decides, and not a measurement, so that it is the same in all processes of a run. A constant,
+# because torch.compile does not look into functions with a cache.
+PREFERS_ONEDNN = (
+    hasattr(torch.ops.mkldnn, "_linear_pointwise")
+    and torch.backends.mkldnn.is_available()
+    and torch.backends.mkl.is_available()
+    and "AMD" in processor_name(torch.device("cpu"))
+)
 
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
@@ -30,7 +38,7 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """
     in_float32 = x.dtype == weight.dtype == torch.float32 and not torch.is_autocast_enabled("cpu")
     fits = x.device.type == "cpu" and x.shape[-1:] == weight.shape[1:]  # otherwise F.linear says what does not
-    if torch.is_grad_enabled() and in_float32 and fits and prefers_onednn():
+    if torch.is_grad_enabled() and in_float32 and fits and PREFERS_ONEDNN:
         found: Tensor = torch.ops.jumok.linear(x, weight, bias)
         return found
     return F.linear(x, weight, bias)
@@ -42,16 +50,6 @@ class Linear(nn.Linear):
     def forward(self, x: Tensor) -> Tensor:
         """(..., inputs) -> (..., outputs)."""
         return linear(x, self.weight, self.bias)
-
-
-@cache
-def prefers_onednn() -> bool:
-    """Return whether oneDNN is the faster library for products in float32: on processors of AMD.
-
-    The name of the processor decides, and not a measurement, so that it is the same in all processes of a run.
-    """
-    there = hasattr(torch.ops.mkldnn, "_linear_pointwise") and torch.backends.mkldnn.is_available()
-    return there and torch.backends.mkl.is_available() and "AMD" in processor_name(torch.device("cpu"))
 
 
 def _linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
