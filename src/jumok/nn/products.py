@@ -17,8 +17,8 @@ from torch.nn import functional as F
 
 from jumok.device import processor_name
 
-# The name of the processor decides, and not a measurement, so that it is the same in all processes of a run. A constant,
-# because torch.compile does not look into functions with a cache.
+# The name of the processor decides, and not a measurement, so that it is the same in all processes of a run. It is a
+# constant, because torch.compile cannot trace a function with a cache.
 PREFERS_ONEDNN = (
     hasattr(torch.ops.mkldnn, "_linear_pointwise")
     and torch.backends.mkldnn.is_available()
