@@ -540,6 +540,7 @@ BAD_BODIES = [
     (b'{"model": "char", "prompt": "\\ud800"}', "U+D800"),
     (b'{"model": "char", "prompt": ' + b"[" * 100_000 + b"]" * 100_000 + b"}", "parsing"),
     (b'{"model": "char", "prompt": ' + b"[" * 500 + b"]" * 500 + b"}", "prompt"),
+    (b'{"model": "char", "prompt": ' + b"9" * 5_000 + b"}", "digits"),  # Python refuses to read it
 ]
 GOOD: dict[str, dict[str, Any]] = {
     "/v1/completions": {"model": "char", "prompt": "나는"},

@@ -291,8 +291,9 @@ def endpoint_of(answer: Callable[[P], Awaitable[Response]], kind: type[P]) -> Ca
             raise validation_error(error) from error
         except json.JSONDecodeError as error:
             raise APIError(f"the body is not valid JSON: {error.msg} at character {error.pos}.") from error
-        except (UnicodeDecodeError, RecursionError) as error:
-            raise APIError("the body is not UTF-8, or is nested too deeply for parsing.") from error
+        except (ValueError, RecursionError) as error:
+            reason = "the body is not UTF-8, is nested too deeply for parsing, or has a number of too many digits."
+            raise APIError(reason) from error
         return await answer(body)
 
     return endpoint
