@@ -28,6 +28,11 @@ atexit.register(lambda: print("LOADED", *[name for name in {SLOW} if name in sys
 from jumok.cli import main
 main()
 """
+NOT_INSTALLED = """
+from pathlib import Path
+from jumok.inference.native import build
+build.INSTALLED = Path("nowhere")
+"""
 
 
 @pytest.fixture(scope="module")
@@ -42,11 +47,11 @@ def talk(tmp_path_factory: pytest.TempPathFactory, tales: str) -> Path:
     return folder
 
 
-def command(*words: object, native: str, typed: str = "") -> tuple[str, list[str]]:
+def command(*words: object, native: str, typed: str = "", program: str = PROGRAM) -> tuple[str, list[str]]:
     """Run a command; what it prints, and which slow modules it has imported."""
     environment = {name: value for name, value in os.environ.items() if name != "JUMOK_NATIVE"}
     done = subprocess.run(
-        [sys.executable, "-c", PROGRAM, *map(str, words)], input=typed, capture_output=True, text=True, timeout=300,
+        [sys.executable, "-c", program, *map(str, words)], input=typed, capture_output=True, text=True, timeout=300,
         env={**environment, "JUMOK_CACHE": native, "JUMOK_LANG": "ko", "PYTHONIOENCODING": "utf-8"},
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
@@ -85,7 +90,10 @@ def test_pytorch_computes_other_models(name: str, native_cache: str) -> None:
 
 def test_pytorch_writes_where_the_step_is_not_there(tmp_path: Path) -> None:
     """Few tokens are not worth compiling it."""
-    said, loaded = command("generate", FIXTURES / "runs" / "lm-modern", "옛날", "--tokens", 5, native=str(tmp_path))
+    said, loaded = command(
+        "generate", FIXTURES / "runs" / "lm-modern", "옛날", "--tokens", 5,
+        native=str(tmp_path), program=NOT_INSTALLED + PROGRAM,
+    )  # fmt: skip
     assert said.startswith("옛날")
     assert "torch" in loaded
     assert list(tmp_path.rglob("*.so")) == []
