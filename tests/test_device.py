@@ -25,7 +25,7 @@ def faults():
 
 given_back = faults()
 with keeping_memory(torch.device("cpu")):
-    kept = min(faults() for _ in range(3))  # what else the process does may be in the way
+    kept = min(faults() for _ in range(20))  # small blocks may take a part of a gap first, until gaps fit
 print(given_back, kept, faults())
 """
 

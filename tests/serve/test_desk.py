@@ -390,8 +390,13 @@ def test_one_training_at_a_time(desk: Desk, root: Path) -> None:
 
 
 @pytest.mark.long
-def test_a_run_is_started_stopped_and_resumed(desk: Desk, root: Path) -> None:
+def test_a_run_is_started_stopped_and_resumed(desk: Desk, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Another server, which knows nothing of the first, shows the same and stops the run."""
+    processes: list[subprocess.Popen[bytes]] = []
+    start = training.subprocess.Popen
+    monkeypatch.setattr(
+        training.subprocess, "Popen", lambda *a, **given: processes.append(start(*a, **given)) or processes[-1]
+    )
     table = "글,점\n" + "".join(f"{word},{label}\n" for word, label in (("좋아요", 1), ("싫어요", 0)) * 200)
     upload = desk.upload(table.encode(), "평.csv").json()["upload"]
     body = {"name": "new", "text": upload, "size": "nano", "minutes": 50.0, "task": "classify"}
@@ -413,6 +418,10 @@ def test_a_run_is_started_stopped_and_resumed(desk: Desk, root: Path) -> None:
     assert desk.post("runs/stop", {"name": "new"}).status_code == 200
     until(lambda: state()[0] == "stopped")
     assert {path.name for path in root.iterdir()} == {"new", ".uploads", ".logs"}
+    assert [process.wait(60) for process in processes] == [
+        130,
+        130,
+    ]  # a training ends some time after its state says so
 
 
 # --- who may ----------------------------------------------------------------------------------------------------------

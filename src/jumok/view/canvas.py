@@ -139,7 +139,7 @@ def _newly_installed() -> str | None:
 def _missing_glyphs_named() -> Iterator[None]:
     """One warning with the remedy in place of one for each character that no font has."""
     with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
+        warnings.filterwarnings("always", message=_MISSING.pattern)
         yield
     missing = {chr(int(match[1])) for warning in caught if (match := _MISSING.search(str(warning.message)))}
     for warning in caught:
