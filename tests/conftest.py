@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 # Tests compute on the processor: with a GPU, torch has threads that no forked process may have. `make gpu` shows one.
 os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")
 
+import hypothesis
 import pytest
 import torch
 from matplotlib.figure import Figure
@@ -66,6 +67,14 @@ DOT = base64.b64decode("iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAAAAAA6fptVAAAACklEQVR4
 savefig = Figure.savefig
 
 
+# A test fails for a fault alone: examples are the same each time, and may take as long as a busy machine needs.
+hypothesis.settings.register_profile(
+    "jumok",
+    deadline=None, derandomize=True, database=None, suppress_health_check=[hypothesis.HealthCheck.too_slow],
+)  # fmt: skip
+hypothesis.settings.load_profile("jumok")
+
+
 def config_with_frame(model: Any) -> Any:
     """The configuration that an export has: with the ids around each text, which follow from the tokenizer."""
     return dataclasses.replace(model.config, frame=frame_of(model.config, require_tokenizer(model)))
@@ -74,6 +83,18 @@ def config_with_frame(model: Any) -> Any:
 def pytest_collection_finish() -> None:
     """Spare the collector what stays to the end, the modules and 10,000 tests, which it would go through again."""
     gc.freeze()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup() -> None:
+    """Let fixtures of a module draw the same numbers, whichever tests have run before."""
+    torch.manual_seed(0)
+
+
+@pytest.fixture(autouse=True)
+def _same_random_numbers() -> None:
+    """Whatever a test draws without a seed of its own is the same in each run."""
+    torch.manual_seed(0)
 
 
 @pytest.fixture(autouse=True)

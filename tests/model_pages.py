@@ -23,7 +23,7 @@ TEXT = "나는 학교에 갔다. 너는 밥을 먹었다."
 HOSTILE = "</script><script>window.harmed=1</script><img src=x onerror=window.harmed=2>{{script}}\u202e&lt;b&gt;"
 SIZES: dict[str, Any] = {"n_layer": 2, "n_head": 4, "n_embd": 32, "context_length": 64}
 PHONE: dict[str, Any] = {"viewport": {"width": 390, "height": 780}, "has_touch": True, "is_mobile": True}
-PATIENCE = 40  # seconds
+PATIENCE = 100  # seconds
 FLAGS = ["--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking", "--disable-sync"]
 
 

@@ -22,7 +22,7 @@ from typing import Any, Protocol
 import pytest
 
 ELEMENT = "element-6066-11e4-a52e-4f735466cecf"  # the key of an element's reference, from the standard
-PATIENCE = 30  # seconds
+PATIENCE = 100  # seconds
 # The commands that are used here: the name that Marionette knows, and the method and path of the standard.
 COMMANDS = {
     "WebDriver:NewSession": ("POST", ""),
@@ -81,7 +81,7 @@ class Marionette:
     """The socket of a Firefox: messages [0, number, command, values], each after its length."""
 
     def __init__(self, port: int) -> None:
-        self._socket = socket.create_connection(("127.0.0.1", port), timeout=PATIENCE * 4)
+        self._socket = socket.create_connection(("127.0.0.1", port), timeout=PATIENCE)
         self._stream = self._socket.makefile("rb")
         self._number = 0
         self._read()  # its greeting
@@ -127,7 +127,7 @@ class HTTP:
             headers={"Content-Type": "application/json"},
         )
         try:
-            with self._opener.open(request, timeout=PATIENCE * 4) as answer:
+            with self._opener.open(request, timeout=PATIENCE) as answer:
                 found = json.load(answer)["value"]
         except urllib.error.HTTPError as error:
             raise Failed(f"{command}: {error.read().decode(errors='replace')}") from None
@@ -225,12 +225,9 @@ def webkit(folder: Path, *, dark: bool = False) -> Iterator[Window]:
         if shutil.which(program) is None or browser is None:
             pytest.skip("there is no WebKitGTK to drive; on Debian: apt install webkit2gtk-driver xvfb")
     log = folder / "log.txt"
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
     read, write = os.pipe()
     screen = ["Xvfb", "-displayfd", str(write), "-screen", "0", "1440x1000x24", "-nolisten", "tcp"]
-    with _process(screen, folder / "screen.txt", {}, passed=write):
+    with free_port() as port, _process(screen, folder / "screen.txt", {}, passed=write):
         os.close(write)
         with open(read, encoding="ascii") as answer:
             display = answer.readline().strip()
@@ -246,6 +243,15 @@ def webkit(folder: Path, *, dark: bool = False) -> Iterator[Window]:
             options = {"webkitgtk:browserOptions": {"binary": str(browser), "args": args}}
             transport.send("WebDriver:NewSession", {"capabilities": {"alwaysMatch": options}})
             yield Window(transport)
+
+
+@contextlib.contextmanager
+def free_port() -> Iterator[int]:
+    """A port that the system gives to nobody else within the block, where one process may listen all the same."""
+    with socket.socket() as taken:
+        taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        taken.bind(("127.0.0.1", 0))
+        yield taken.getsockname()[1]
 
 
 BROWSERS = {"firefox": firefox, "webkit": webkit}
@@ -275,7 +281,7 @@ def _process(
 
 
 def _wait_for(process: subprocess.Popen[bytes], name: str, ready: Any) -> None:
-    deadline = time.monotonic() + PATIENCE * 2
+    deadline = time.monotonic() + PATIENCE
     while not ready():
         if process.poll() is not None or time.monotonic() > deadline:
             raise Failed(f"{name} did not start")

@@ -199,7 +199,7 @@ EXTREMES = st.one_of(
 
 
 @pytest.mark.slow
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(
     temperature=st.floats(min_value=0, max_value=1.7e308),
     top_k=st.one_of(st.none(), st.integers(min_value=0, max_value=10**30)),

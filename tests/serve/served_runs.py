@@ -39,7 +39,7 @@ def random_model(config: Any, text: str, special: Sequence[str], *, seed: int, c
     return model
 
 
-def until(condition: Callable[[], object], seconds: float = 60) -> None:
+def until(condition: Callable[[], object], seconds: float = 200) -> None:
     """Wait until condition() is true."""
     end = time.monotonic() + seconds
     while not condition():
@@ -102,7 +102,7 @@ class Running(NamedTuple):
     metrics: Metrics
 
     def connect(self) -> socket.socket:
-        return socket.create_connection(("127.0.0.1", self.port), timeout=10)
+        return socket.create_connection(("127.0.0.1", self.port), timeout=60)
 
     def send(self, data: bytes) -> Answer:
         """Send bytes on a connection of their own, and read the answer until the server closes or it is whole."""
@@ -164,9 +164,9 @@ def running(app: ASGIApp = echo, **settings: Any) -> Iterator[Running]:
         thread = threading.Thread(target=server.run, kwargs={"sockets": [sock]})
         thread.start()
         try:
-            assert ready.wait(10)
+            assert ready.wait(60)
             yield Running(sock.getsockname()[1], server, metrics)
         finally:
             server.should_exit = True
-            thread.join(20)
+            thread.join(60)
             assert not thread.is_alive()

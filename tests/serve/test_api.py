@@ -46,6 +46,7 @@ pytestmark = pytest.mark.slow
 TEXT = "나는 학교에 갔다. 그리고 친구와 집에 왔다! user: assistant: 😀👩‍👩‍👧 각각 않은 값을 읽고,\n" * 6
 SPECIAL = ["[PAD]", "[CLS]", "[SEP]", "[MASK]", "[BOS]", "[EOS]"]
 SETTINGS = ServeSettings(slots=8, waiting=8, max_prompt=2_000, max_tokens=500)
+ENDLESS = replace(SETTINGS, max_tokens=10**6)  # a text that is written as long as a test looks at it
 
 
 def writer(kind: str, seed: int) -> GPT:
@@ -121,13 +122,13 @@ def address(models: ServedModels) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def client(address: str) -> Iterator[openai.OpenAI]:
-    with openai.OpenAI(base_url=f"{address}/v1", api_key="none", max_retries=0, timeout=30) as client:
+    with openai.OpenAI(base_url=f"{address}/v1", api_key="none", max_retries=0, timeout=120) as client:
         yield client
 
 
 @pytest.fixture(scope="module")
 def post(address: str) -> Iterator[Callable[..., httpx2.Response]]:
-    with httpx2.Client(base_url=address, timeout=30) as http:
+    with httpx2.Client(base_url=address, timeout=120) as http:
 
         def send(path: str, body: Any = None, **given: Any) -> httpx2.Response:
             return http.post(path, json=body, **given) if body is not None else http.post(path, **given)
@@ -441,33 +442,33 @@ def test_tokenize(post: Callable[..., httpx2.Response], runs: dict[str, Any]) ->
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_a_client_that_goes_away_frees_its_slot(address: str, models: ServedModels, stream: bool) -> None:
-    body = {"model": "char", "prompt": "나는", "max_tokens": 500, "n": 8, "stream": stream}
+def test_a_client_that_goes_away_frees_its_slot(models: ServedModels, stream: bool) -> None:
+    body = {"model": "char", "prompt": "나는", "max_tokens": 10**6, "n": 8, "stream": stream}
     request = json.dumps(body).encode()
     before = models.counts()["char"]
-    with socket.create_connection(("127.0.0.1", int(address.rpartition(":")[2]))) as connection:
-        head = "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
-        connection.sendall(f"{head}Content-Length: {len(request)}\r\n\r\n".encode() + request)
-        until(lambda: models.counts()["char"].running == 8)
-    until(lambda: models.counts()["char"].running == 0)
-    after = models.counts()["char"]
-    assert after.finished == before.finished + 8
-    assert after.written < before.written + 8 * 500
+    with serving(create_app(models, ENDLESS)) as address:
+        with socket.create_connection(("127.0.0.1", int(address.rpartition(":")[2]))) as connection:
+            head = "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+            connection.sendall(f"{head}Content-Length: {len(request)}\r\n\r\n".encode() + request)
+            until(lambda: models.counts()["char"].running == 8)
+        until(lambda: models.counts()["char"].running == 0)
+    assert models.counts()["char"].finished == before.finished + 8
 
 
-def test_too_many_are_refused_and_can_come_again(client: openai.OpenAI, models: ServedModels) -> None:
-    long: dict[str, Any] = {"model": "bpe", "prompt": "나는", "max_tokens": 500, "n": 8}
+def test_too_many_are_refused_and_can_come_again(models: ServedModels) -> None:
+    long: dict[str, Any] = {"model": "bpe", "prompt": "나는", "max_tokens": 10**6, "n": 8}
     with (
-        client.completions.create(**long, stream=True),
-        client.completions.create(**long, stream=True),
+        serving(create_app(models, ENDLESS)) as address,
+        openai.OpenAI(base_url=f"{address}/v1", api_key="none", max_retries=0, timeout=120) as client,
     ):
-        until(lambda: (count := models.counts()["bpe"]).running == count.waiting == 8)
-        with pytest.raises(openai.RateLimitError) as caught:
-            client.completions.create(model="bpe", prompt="나는", n=2)
-        assert int(caught.value.response.headers["retry-after"]) > 0
-        assert caught.value.code == "overloaded"
-    until(lambda: (count := models.counts()["bpe"]).running == count.waiting == 0)
-    assert client.completions.create(model="bpe", prompt="나는", max_tokens=2).usage
+        with client.completions.create(**long, stream=True), client.completions.create(**long, stream=True):
+            until(lambda: (count := models.counts()["bpe"]).running == count.waiting == 8)
+            with pytest.raises(openai.RateLimitError) as caught:
+                client.completions.create(model="bpe", prompt="나는", n=2)
+            assert int(caught.value.response.headers["retry-after"]) > 0
+            assert caught.value.code == "overloaded"
+        until(lambda: (count := models.counts()["bpe"]).running == count.waiting == 0)
+        assert client.completions.create(model="bpe", prompt="나는", max_tokens=2).usage
 
 
 # --- errors -----------------------------------------------------------------------------------------------------------
@@ -601,7 +602,7 @@ def test_an_error_with_half_a_surrogate_pair_is_readable() -> None:
 
 
 def test_other_paths_and_methods(address: str) -> None:
-    with httpx2.Client(base_url=address) as http:
+    with httpx2.Client(base_url=address, timeout=120) as http:
         for path in ("/", "/v1/files", "/v1/../../etc/passwd"):
             answer = http.get(path)
             assert answer.status_code == 404
@@ -615,7 +616,7 @@ def test_other_paths_and_methods(address: str) -> None:
 
 
 def test_the_schema_says_what_the_server_does(address: str) -> None:
-    schema = httpx2.get(f"{address}/openapi.json").json()
+    schema = httpx2.get(f"{address}/openapi.json", timeout=120).json()
     for path in GOOD:
         operation = schema["paths"][path]["post"]
         assert set(operation["responses"]) == {"200", "4XX", "5XX"}
@@ -632,7 +633,7 @@ def test_an_error_in_the_server_tells_nothing(
 
     monkeypatch.setattr("jumok.serve.task_endpoints.tokenize", fail)
     with serving(create_app(models, SETTINGS)) as address:
-        answer = httpx2.post(f"{address}/v1/tokenize", json=GOOD["/v1/tokenize"])
+        answer = httpx2.post(f"{address}/v1/tokenize", json=GOOD["/v1/tokenize"], timeout=120)
     assert answer.status_code == 500
     assert answer.json()["error"]["type"] == "server_error"
     assert "secret" not in answer.text
@@ -641,12 +642,12 @@ def test_an_error_in_the_server_tells_nothing(
 
 def test_a_server_that_ends_says_so(runs: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JUMOK_NATIVE", "0")
-    models = ServedModels(RunFolders([runs["folder"] / "char"]), SETTINGS)
+    models = ServedModels(RunFolders([runs["folder"] / "char"]), ENDLESS)
     with (
-        serving(create_app(models, SETTINGS)) as address,
+        serving(create_app(models, ENDLESS)) as address,
         openai.OpenAI(base_url=f"{address}/v1", api_key="none", max_retries=0) as client,
     ):
-        stream = client.completions.create(model="char", prompt="나는", max_tokens=500, stream=True)
+        stream = client.completions.create(model="char", prompt="나는", max_tokens=10**6, stream=True)
         next(stream)
         served = models._runs["char"].served
         assert served is not None
@@ -660,13 +661,15 @@ def test_a_server_that_ends_says_so(runs: dict[str, Any], monkeypatch: pytest.Mo
 
 
 def test_a_request_has_a_deadline(models: ServedModels) -> None:
-    settings = replace(SETTINGS, timeout=0.3, max_tokens=10**6)
     body = {"model": "char", "prompt": "나는", "max_tokens": 10**6}
-    with serving(create_app(models, settings)) as address:
-        answer = httpx2.post(f"{address}/v1/completions", json=body)
-        assert (answer.status_code, answer.json()["error"]["code"]) == (504, "timeout")
-        answer = httpx2.post(f"{address}/v1/completions", json=body | {"stream": True})
-    assert answer.status_code == 200
+    with serving(create_app(models, replace(ENDLESS, timeout=0.3))) as address:
+        answer = httpx2.post(f"{address}/v1/completions", json=body, timeout=120)
+    assert (answer.status_code, answer.json()["error"]["code"]) == (504, "timeout")
+    for seconds in (0.3, 3, 30):  # a busy machine may need some to begin the stream
+        with serving(create_app(models, replace(ENDLESS, timeout=seconds))) as address:
+            answer = httpx2.post(f"{address}/v1/completions", json=body | {"stream": True}, timeout=120)
+        if answer.status_code == 200:
+            break
     assert answer.headers["x-accel-buffering"] == "no"
     *_, last = answer.text.split("\n\n")[:-1]
     assert json.loads(last.removeprefix("data: "))["error"]["code"] == "timeout"
@@ -676,10 +679,10 @@ def test_a_request_has_a_deadline(models: ServedModels) -> None:
 def test_calls_that_wait_for_a_thread_are_bounded() -> None:
     async def work() -> None:
         threads, free = Threads(1, 1), threading.Event()
-        calls = [asyncio.create_task(threads.run(lambda: free.wait(3))) for _ in range(2)]
+        calls = [asyncio.create_task(threads.run(lambda: free.wait(60))) for _ in range(2)]
         await asyncio.sleep(0)
         with pytest.raises(Overloaded, match="2 texts are waiting"):
-            await threads.run(lambda: free.wait(3))
+            await threads.run(lambda: free.wait(60))
         free.set()
         await asyncio.gather(*calls)
         assert await threads.run(lambda: 3) == 3
@@ -704,10 +707,12 @@ def test_calls_of_clients_that_go_away_do_not_add_up(models: ServedModels, monke
 
     monkeypatch.setattr("jumok.serve.task_endpoints.tokenize", slow)
     with serving(create_app(models, SETTINGS)) as address:
-        for _ in range(4):
+        left = 0
+        while left < 4 or not running:  # a busy machine may not have begun with any of four
             with pytest.raises(httpx2.TimeoutException):
                 httpx2.post(f"{address}/v1/tokenize", json=GOOD["/v1/tokenize"], timeout=0.2)
-        until(lambda: running == 1)
+            left += 1
+        assert running == 1
         free.set()
-        assert httpx2.post(f"{address}/v1/tokenize", json=GOOD["/v1/tokenize"]).text == "{}"
+        assert httpx2.post(f"{address}/v1/tokenize", json=GOOD["/v1/tokenize"], timeout=120).text == "{}"
     assert most == 1

@@ -43,7 +43,7 @@ class Desk:
     """A server with a folder of runs, behind all limits."""
 
     def __init__(self, root: Path | None, named: tuple[Path, ...] = (), **settings: Any) -> None:
-        chosen, folders = ServeSettings(slots=2, timeout=20, **settings), RunFolders(named, root)
+        chosen, folders = ServeSettings(slots=2, **settings), RunFolders(named, root)
         self.models = ServedModels(folders, chosen)
         app = limited(create_app(self.models, chosen, None, folders), chosen, Metrics())
         self.http = TestClient(app, base_url="http://127.0.0.1:8000")

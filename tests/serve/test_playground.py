@@ -58,10 +58,10 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @contextmanager
 def serving(root: Path, **settings: Any) -> Iterator[str]:
     """A server of the folder of runs: its address."""
-    chosen, folders = ServeSettings(port=0, slots=2, timeout=30, **settings), RunFolders([], root)
+    chosen, folders = ServeSettings(port=0, slots=2, **settings), RunFolders([], root)
     models = ServedModels(folders, chosen)
     try:
-        with running(create_app(models, chosen, None, folders), slots=2, timeout=30, **settings) as server:
+        with running(create_app(models, chosen, None, folders), slots=2, **settings) as server:
             yield f"http://127.0.0.1:{server.port}/"
     finally:
         models.close(finish=False)

@@ -86,7 +86,7 @@ def serving(native: str, *words: object) -> Iterator[tuple[httpx2.Client, Served
                 yield http, ended
         finally:
             server.terminate()
-            _, ended.log = server.communicate(timeout=60)
+            _, ended.log = server.communicate(timeout=120)
             [loaded] = [line for line in ended.log.splitlines() if line.startswith("LOADED")]
             ended.loaded = tuple(loaded.split()[1:])
 

@@ -102,7 +102,7 @@ def address(folder: Path) -> Iterator[str]:
             yield started["url"]
         finally:
             server.terminate()
-        assert server.wait(30) == 0
+        assert server.wait(120) == 0
     assert "Traceback" not in (folder / "log.txt").read_text(encoding="utf-8")
 
 
@@ -276,6 +276,6 @@ def test_the_metrics_are_those_of_the_server(page: str) -> None:
 @pytest.mark.long
 @pytest.mark.parametrize("page", PAGES)
 def test_the_endpoints_are_those_of_the_server(page: str, address: str) -> None:
-    paths = httpx2.get(f"{address}/openapi.json").json()["paths"]
+    paths = httpx2.get(f"{address}/openapi.json", timeout=60).json()["paths"]
     real = {f"{method.upper()} {path}" for path, methods in paths.items() for method in methods if "{" not in path}
     assert {name for row in table(page, "`POST /v1/completions`") for name in names(row[0])} == real

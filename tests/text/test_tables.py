@@ -115,7 +115,7 @@ CELLS = st.text(st.characters(exclude_categories=["Cs"]) | st.sampled_from('",\t
 
 
 @pytest.mark.slow
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.lists(st.tuples(CELLS, CELLS), min_size=1))
 def test_any_rows_survive_csv_and_jsonl(rows: list[tuple[str, str]]) -> None:
     expected = text.from_rows(["a", "b"], rows)

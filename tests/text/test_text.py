@@ -117,7 +117,7 @@ TRICKY = st.text(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(TRICKY.filter(lambda s: s.strip() and not set("\0[{<") & set(s)), st.integers(1, 9))  # no JSON, no markup
 def test_reading_in_tiny_blocks_equals_normalising_the_whole(string: str, block: int) -> None:
     data = io.BytesIO(string.encode())

@@ -90,7 +90,7 @@ def _small(kind: str) -> dict[str, int]:
 @example(text="")
 @example(text=" ")
 @example(text="".join(DELICATE))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_no_text_is_lost(trained: dict[str, Tokenizer], kind: str, text: str) -> None:
     tokenizer = trained[kind]
     ids = tokenizer.encode(text)
@@ -103,7 +103,7 @@ def test_no_text_is_lost(trained: dict[str, Tokenizer], kind: str, text: str) ->
 @pytest.mark.parametrize("kind", KINDS)
 @given(text=any_text)
 @example(text="".join(DELICATE))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_stock_transformers_gives_the_same_ids_and_text(
     trained: dict[str, Tokenizer], stock: dict[str, PreTrainedTokenizerFast], kind: str, text: str
 ) -> None:
@@ -150,7 +150,7 @@ def test_long_texts_are_cut_for_speed_without_a_trace(trained: dict[str, Tokeniz
 @pytest.mark.parametrize("kind", KINDS)
 @given(drawn=chunkings())
 @example(drawn=("한", ["", "ᄒ", "", "ᅡ", "ᆫ", ""]))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_chunks_may_end_anywhere(trained: dict[str, Tokenizer], kind: str, drawn: tuple[str, list[str]]) -> None:
     text, chunks = drawn
     parts = list(trained[kind].encode_chunks(chunks))
@@ -174,7 +174,7 @@ def test_training_does_not_depend_on_chunks(kind: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 @given(data=st.data())
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_stream_joins_to_decode_for_any_ids(trained: dict[str, Tokenizer], kind: str, data: st.DataObject) -> None:
     """Also for random bytes, as from an untrained model."""
     tokenizer = trained[kind]
@@ -187,7 +187,7 @@ def test_stream_joins_to_decode_for_any_ids(trained: dict[str, Tokenizer], kind:
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 @given(text=any_text)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_stream_never_shows_half_a_character(trained: dict[str, Tokenizer], kind: str, text: str) -> None:
     stream, shown = trained[kind].stream(), ""
     for token_id in trained[kind].encode(text).tolist():

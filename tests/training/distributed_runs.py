@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import random
-import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -25,6 +24,7 @@ from jumok.training import start
 from jumok.training.parallel import ProcessGroup, process_group
 from jumok.training.trainer import Trainer
 from talks import talks
+from webdriver import free_port
 
 Work = Callable[[ProcessGroup], object]
 # Steps and nothing else; one passes over batches of a few short rows, so that some ranks have no row of a part.
@@ -41,9 +41,6 @@ def ends(count: int, work: Work, *, ranks: range | None = None) -> list[str]:
     Args:
         ranks: those that are started. An end is "", the type and the text of an error, or the number of a signal.
     """
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
 
     def one(rank: int) -> int:
         os.environ |= {
@@ -62,7 +59,7 @@ def ends(count: int, work: Work, *, ranks: range | None = None) -> list[str]:
         return 0
 
     found = []
-    with TemporaryDirectory() as texts:
+    with free_port() as port, TemporaryDirectory() as texts:
         children = {rank: fork(lambda rank=rank: one(rank)) for rank in ranks or range(count)}  # type: ignore[misc]
         for rank, child in children.items():
             code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])

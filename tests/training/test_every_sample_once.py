@@ -29,7 +29,7 @@ def windows_of(group: ProcessGroup, batches: Batches, number: int) -> list[int]:
     return starts
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(st.data())
 def test_every_window_once_in_an_epoch(data: st.DataObject) -> None:
     """Batches cross the ends of epochs, and a step may accumulate several of them."""
@@ -53,7 +53,7 @@ def test_every_window_once_in_an_epoch(data: st.DataObject) -> None:
     assert len(seen) == steps * size * accumulate
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(st.data())
 def test_every_row_once_in_an_epoch(data: st.DataObject) -> None:
     """Rows of different lengths, in batches that are computed in parts."""
@@ -78,7 +78,6 @@ def test_every_row_once_in_an_epoch(data: st.DataObject) -> None:
         assert Counter(epoch) == Counter(range(len(lengths)))
 
 
-@settings(deadline=None)
 @given(st.integers(0, 40), sizes)
 def test_shares_differ_by_one_row_at_most(rows: int, processes: int) -> None:
     batch = (torch.arange(rows), torch.arange(rows) * 2)

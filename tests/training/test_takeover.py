@@ -253,5 +253,5 @@ def test_the_process_compiles_and_ends_with_its_training(
         time.sleep(1)
         assert left._process.stdin is not None
         left._process.stdin.close()  # as when the training was killed
-        assert left._process.wait(30) == 1
+        assert left._process.wait(120) == 1
         left.close()

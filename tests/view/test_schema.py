@@ -50,7 +50,7 @@ heads = st.tuples(
 
 
 @pytest.mark.slow
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=120)
 @given(heads, st.sampled_from([255, 64, 16]))
 def test_levels_are_as_near_as_they_promise(head: tuple[int, int, bool, float, int], levels: int) -> None:
     """Before rows are divided by their sums a weight is off by (sqrt(w) + 1/4L) / L; dividing adds the sum of these."""
@@ -68,7 +68,7 @@ def test_levels_are_as_near_as_they_promise(head: tuple[int, int, bool, float, i
     assert (np.abs(shown - weights) <= limit + 1e-6)[np.broadcast_to(possible, weights.shape)].all()
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(heads)
 def test_exact_weights_are_half_precision(head: tuple[int, int, bool, float, int]) -> None:
     t, past, causal, sharpness, seed = head

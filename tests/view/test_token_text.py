@@ -96,14 +96,14 @@ def check(pieces: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("name", TOKENIZERS)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(text=HOSTILE)
 def test_any_text_can_be_shown(name: str, text: str) -> None:
     check(read(name, text))
 
 
 @pytest.mark.parametrize("name", ["char", "jamo", "bpe"])
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(text=HOSTILE)
 def test_spans_are_of_the_decoded_text(name: str, text: str) -> None:
     pieces = read(name, text)
@@ -114,7 +114,7 @@ def test_spans_are_of_the_decoded_text(name: str, text: str) -> None:
 
 
 @pytest.mark.parametrize("name", TOKENIZERS)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(data=st.data())
 def test_what_a_young_model_writes_can_be_shown(name: str, data: st.DataObject) -> None:
     """Any ids in any order: half characters, lone letters of syllables, special tokens in between."""
