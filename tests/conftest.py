@@ -201,7 +201,7 @@ def run_node(source: str, value: Any = None) -> Any:
     )
     done = subprocess.run(
         ["node", "--import", str(TOML_LOADER), "--input-type=module", "--eval", start + source],
-        cwd=ASSETS, input=json.dumps(value), capture_output=True, text=True, encoding="utf-8", timeout=120,
+        cwd=ASSETS, input=json.dumps(value), capture_output=True, text=True, encoding="utf-8",
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
@@ -234,7 +234,7 @@ def start(tmp_path: Path, story_text: Text) -> Callable[..., Trainer]:
     return begin
 
 
-LONGEST_COPY = 200  # seconds, less than pytest's timeout
+LONGEST_COPY = 600  # seconds, less than pytest's timeout
 
 
 def fork(work: Callable[[], int]) -> int:

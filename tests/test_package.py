@@ -37,7 +37,6 @@ def can_build() -> bool:
 
 pytestmark = [
     pytest.mark.long,
-    pytest.mark.timeout(900),
     pytest.mark.skipif(not can_build(), reason="building without a network needs setuptools 77 or newer"),
 ]
 needs_compiler = pytest.mark.skipif(find_compiler() is None or os.name != "posix", reason="a C++ compiler, on POSIX")

@@ -23,6 +23,13 @@ pytestmark = [
 ]
 
 
+@pytest.fixture(autouse=True)
+def _patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A slow and busy machine may need more than the limits of bench/fuzz.py."""
+    monkeypatch.setattr(fuzz, "SECONDS", 60)
+    monkeypatch.setattr(fuzz, "WAITING", 300)
+
+
 def found(target: Target, inputs: int, folder: Path, seed: int) -> fuzz.Tally:
     (folder / "files").mkdir()
     return fuzz.fuzz(target, range(inputs), seed=seed, out=folder / "found", folder=folder / "files")

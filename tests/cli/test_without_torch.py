@@ -51,7 +51,7 @@ def command(*words: object, native: str, typed: str = "", program: str = PROGRAM
     """Run a command; what it prints, and which slow modules it has imported."""
     environment = {name: value for name, value in os.environ.items() if name != "JUMOK_NATIVE"}
     done = subprocess.run(
-        [sys.executable, "-c", program, *map(str, words)], input=typed, capture_output=True, text=True, timeout=300,
+        [sys.executable, "-c", program, *map(str, words)], input=typed, capture_output=True, text=True,
         env={**environment, "JUMOK_CACHE": native, "JUMOK_LANG": "ko", "PYTHONIOENCODING": "utf-8"},
     )  # fmt: skip
     assert done.returncode == 0, done.stderr

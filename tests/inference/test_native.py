@@ -393,7 +393,7 @@ def test_two_models_can_run_at_once(threads: Callable[[int], None]):
     for worker in workers:
         worker.start()
     for worker in workers:
-        worker.join(60)
+        worker.join(200)
         assert not worker.is_alive()
     assert all(torch.equal(one, wanted[number]) for number in range(3) for one in found[number])
 
@@ -908,7 +908,6 @@ def level(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> st
 
 
 @pytest.mark.long
-@pytest.mark.timeout(900)
 def test_each_level_gives_the_same(level: str, threads: Callable[[int], None]):
     assert library_path().name.startswith(level)
     for shape in SHAPES.values():
@@ -917,7 +916,6 @@ def test_each_level_gives_the_same(level: str, threads: Callable[[int], None]):
 
 
 @pytest.mark.long
-@pytest.mark.timeout(900)
 @x86_alone
 def test_a_level_has_the_bits_of_a_build_for_this_processor(
     level: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path

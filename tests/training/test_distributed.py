@@ -347,9 +347,7 @@ def test_a_second_signal(first: str, second: str) -> None:
 
 
 def command(*words: object) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", *map(str, words)], capture_output=True, text=True, timeout=300, check=False
-    )
+    return subprocess.run([sys.executable, "-m", *map(str, words)], capture_output=True, text=True, check=False)
 
 
 def steps_until_killed(launch: subprocess.Popen[str], out: Path, count: int, victim: int | None = None) -> None:

@@ -62,7 +62,6 @@ def run_node(name: str, **files: Path) -> None:
         env={**os.environ, **{key: str(path) for key, path in files.items()}},
         capture_output=True,
         text=True,
-        timeout=300,
     )
     assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
 

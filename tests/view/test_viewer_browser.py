@@ -7,6 +7,7 @@ fixture `visit` sees to that.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -289,8 +290,8 @@ def test_heads_are_chosen_and_the_matrix_zooms(visit: Visits, pages: Pages) -> N
     settle(page, "state.zoom !== null")
     assert picture(page) != whole
     page.click("[data-action=zoom-fit]")
-    settle(page, "state.zoom === null")
     page.mouse.move(5, 5)
+    settle(page, "state.zoom === null")
     assert picture(page) == whole
 
 
@@ -302,11 +303,16 @@ def test_a_head_that_comes_late_does_not_replace_the_one_chosen_after_it(
     """Unpacking takes long when asked to, and nothing is unpacked before it is looked at."""
     slow = """window.requestIdleCallback = () => 0;
     window.slow = 0;
+    window.late = 0;
+    window.waiting = 0;
     const unpacked = Response.prototype.arrayBuffer;
     Response.prototype.arrayBuffer = async function () {
       const late = window.slow;
       const found = await unpacked.call(this);
+      window.waiting += 1;
       if (late) await new Promise((done) => setTimeout(done, late));
+      window.waiting -= 1;
+      if (late) window.late += 1;
       return found;
     };"""
     page = visit(pages("gpt")[2], link=f"view={view}&layer=1&heads=0&head=0&token=9", before=slow)
@@ -318,15 +324,16 @@ def test_a_head_that_comes_late_does_not_replace_the_one_chosen_after_it(
             else:
                 page.select_option("#head", str(head))
 
+    settle(page, "state.head === 0 && window.jumok.summary && !window.waiting")
+    first = page.evaluate("window.jumok.summary")
     choose(3)
-    page.wait_for_timeout(200)
+    until(page, f"window.jumok.summary !== {json.dumps(first)}")
     shown = page.evaluate("window.jumok.summary")
     choose(0)
-    page.wait_for_timeout(200)
-    assert page.evaluate("window.jumok.summary") != shown
+    until(page, f"window.jumok.summary === {json.dumps(first)}")
     page.evaluate("() => { window.slow = 400; }")
     choose(2, 3)  # the first has to be unpacked, the second is there
-    page.wait_for_timeout(900)
+    settle(page, "window.late && !window.waiting")
     assert state(page)["head"] == 3
     assert page.evaluate("window.jumok.summary") == shown
 
@@ -509,11 +516,10 @@ def test_the_policy_stops_what_gets_in_all_the_same(browser: Any, pages: Pages) 
         "{const s = document.createElement('script'); s.textContent = 'window.harmed = 2'; document.body.append(s)}"
     )
     sent = page.evaluate("fetch('https://example.invalid/').then(() => 'sent', (error) => error.name)")
-    page.wait_for_timeout(100)
+    # An address that is not there fails anyway; that the policy was in its way is what counts.
+    until(page, "['connect-src', 'script-src-elem', 'img-src'].every((one) => window.refused.includes(one))")
     assert page.evaluate("window.harmed") is None
     assert sent == "TypeError"
-    # An address that is not there fails anyway; that the policy was in its way is what counts.
-    assert {"connect-src", "script-src-elem", "img-src"} <= set(page.evaluate("window.refused"))
     page.context.close()
 
 
