@@ -353,6 +353,19 @@ def test_rules_change_the_ids_of_one_text():
     assert len({1, *texts[1].drawn}) < 21
 
 
+@pytest.mark.parametrize("temperature", [0, 1.0])
+def test_a_text_ends_where_no_id_may_come(temperature: float):
+    """The first id of all was written there, which the rules forbid; with a temperature NumPy warned besides."""
+    model = tiny()
+    sampling = Sampling(temperature=temperature)
+    stuck = Request(prompt=[0], sampling=sampling, tokens=1000, no_repeat_ngram=1)
+    longer = Request(prompt=[0], sampling=sampling, tokens=100, no_repeat_ngram=2)
+    texts = write_all(Engine(model, 2), [stuck, longer])
+    assert sorted(texts[0].ids) == list(range(model.config.vocab_size))
+    assert [text.finish for text in texts] == ["stop", "length"]
+    assert texts[1].drawn == alone(model, longer).drawn
+
+
 # --- prefixes ---------------------------------------------------------------------------------------------------------
 
 

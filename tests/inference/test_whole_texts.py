@@ -137,6 +137,18 @@ def test_what_is_not_finite_fails_alone(pooling: str) -> None:
         embed(native(model), ["봤"])
 
 
+@pytest.mark.parametrize("number", [math.inf, -math.inf, 3e38])
+@pytest.mark.parametrize("pooling", ["last", "mean", "attention"])
+def test_damaged_parameters_are_told_once(pooling: str, number: float) -> None:
+    """NumPy warned besides, on standard error and as an exception of programs that make warnings errors."""
+    model = make(pooling=pooling)
+    with torch.no_grad():
+        model.norm.weight.fill_(number)
+    for task in (predict, embed):
+        with pytest.raises(JumokError, match="not finite"):
+            task(native(model), ["집에 왔다"])
+
+
 def test_large_logits_do_not_overflow() -> None:
     model = make()
     with torch.no_grad():

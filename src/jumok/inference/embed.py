@@ -15,7 +15,7 @@ import numpy as np
 from jumok.config import BERTConfig, GPTConfig
 from jumok.errors import ConfigError, TextError
 from jumok.inference.native.parameters import NativeModel
-from jumok.inference.native.whole_texts import Numbers, hidden_states
+from jumok.inference.native.whole_texts import Numbers, hidden_states, not_finite_is_told
 from jumok.models.checks import not_finite, require_tokenizer
 from jumok.models.special_ids import Framing
 from jumok.tokenizers import Ids
@@ -67,8 +67,9 @@ def embed_ids(model: Model | NativeModel, texts: Sequence[Ids]) -> Numbers:
     rows = [np.array([*before, *text, *after], np.int64) for text in texts]
     found = np.empty((len(rows), model.config.n_embd), np.float32)
     if isinstance(model, NativeModel):  # nothing comes after the text
-        for number, hidden in enumerate(hidden_states(model, rows)):  # (T, C)
-            found[number] = hidden[len(before) :].mean(axis=0)
+        with not_finite_is_told():
+            for number, hidden in enumerate(hidden_states(model, rows)):  # (T, C)
+                found[number] = hidden[len(before) :].mean(axis=0)
     elif rows:
         from jumok.inference.torch_rows import mean_states
 

@@ -9,6 +9,7 @@ The model sees the last ids of a text as far as its context reaches. That window
 
 from __future__ import annotations
 
+import math
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, cast
@@ -22,7 +23,7 @@ from jumok.errors import ConfigError
 from jumok.inference.native.build import library, why_not
 from jumok.inference.native.parameters import NativeModel
 from jumok.inference.native.slots import NativeSlots
-from jumok.inference.requests import Drawn, Request
+from jumok.inference.requests import Drawn, Finish, Request
 from jumok.inference.rules import NextIdRules
 from jumok.inference.sampling import Numbers, drawn, filtered, likeliest, log_softmax
 from jumok.inference.slots import Chunk, Quantization, Slots, window_start
@@ -327,19 +328,23 @@ def _choose_by_temperature(slots: NativeSlots, logits: Numbers, texts: Sequence[
     uniform = [text.uniform() if warm else 0.0 for text, warm in zip(texts, temperatures, strict=True)]
     ids = slots.draw(logits, temperatures, uniform)
     if min(ids) < 0:
-        logits, texts = _finite(logits, [token >= 0 for token in ids], texts)
+        logits, texts = _end_some(logits, texts, [token < 0 for token in ids], "not finite")
         ids = [token for token in ids if token >= 0]
     _push(ids, logits, texts)
 
 
 def _choose_by_settings(logits: Numbers, texts: Sequence[Continuation]) -> None:
     """As `Engine._choose`, for texts with equal settings."""
-    logits, texts = _finite(logits, [bool(np.isfinite(row).all()) for row in logits], texts)
+    logits, texts = _end_some(logits, texts, [not np.isfinite(row).all() for row in logits], "not finite")
     if not texts:
         return
+    allowed = _apply_rules(logits, texts)  # (N, V)
+    stuck = [row.max() == -math.inf for row in allowed]
+    if any(stuck):  # no id may come next
+        return _choose_by_settings(*_end_some(logits, texts, stuck, "stop"))
     sampling = texts[0].request.sampling
     seen, counts = (_stacked([getattr(text, name) for text in texts]) for name in ("seen", "counts"))
-    chances = filtered(_apply_rules(logits, texts), sampling, seen, counts)  # (N, V)
+    chances = filtered(allowed, sampling, seen, counts)  # (N, V)
     if sampling.temperature == 0:
         new = chances.argmax(axis=-1)  # (N,)
     else:
@@ -347,14 +352,14 @@ def _choose_by_settings(logits: Numbers, texts: Sequence[Continuation]) -> None:
     _push(new.tolist(), logits, texts)
 
 
-def _finite(
-    logits: Numbers, finite: Sequence[bool], texts: Sequence[Continuation]
+def _end_some(
+    logits: Numbers, texts: Sequence[Continuation], ended: Sequence[bool], finish: Finish
 ) -> tuple[Numbers, list[Continuation]]:
-    """Return the texts with finite logits, and these logits; the others end."""
-    for text, fine in zip(texts, finite, strict=True):
-        if not fine:
-            text.end("not finite")
-    rows = [row for row, fine in enumerate(finite) if fine]
+    """End some texts. Return the logits of the others, and the others."""
+    for text, ends in zip(texts, ended, strict=True):
+        if ends:
+            text.end(finish)
+    rows = [row for row, ends in enumerate(ended) if not ends]
     return logits if len(rows) == len(texts) else logits[rows], [texts[row] for row in rows]
 
 

@@ -45,9 +45,10 @@ class Completion:
             after normalising: with a `jamo` tokenizer the text may begin with the tail of the prompt's last syllable.
         ids: every id that was drawn, those of a stop string included.
         tokens: their number.
-        finish: "stop" at a stop string or at an id of the model that ends a text, or "length" when the tokens were used
-            up; a last character whose bytes are not complete by then is left out of the text. "not finite" where the
-            model's logits were not finite after these ids, while other continuations went on.
+        finish: "stop" at a stop string, at an id of the model that ends a text, or where the rules of the model allow
+            no id; or "length" when the tokens were used up; a last character whose bytes are not complete by then is
+            left out of the text. "not finite" where the model's logits were not finite after these ids, while other
+            continuations went on.
     """
 
     prompt: str
@@ -206,7 +207,7 @@ def generate_ids(
     cache: bool = True,
     quantize: Quantization | None = None,
 ) -> Generator[int]:
-    """Continue the ids of a prompt without an end: yield the next id, step by step.
+    """Continue the ids of a prompt: yield the next id, step by step, as long as the rules of the model allow one.
 
     Raises:
         JumokError: the logits are not finite.
@@ -218,8 +219,10 @@ def generate_ids(
         engine.step()
         for new in event.drawn if (event := text.take()) is not None else ():
             yield new.id
-        if text.finish is not None:
+        if text.finish == "not finite":
             raise not_finite()
+        if text.finish is not None:
+            return
 
 
 def score_ids(model: GPT | NativeModel, ids: Sequence[int], top: int = 0) -> list[Drawn]:

@@ -196,8 +196,9 @@ class Event:
     Fields:
         drawn: the new ids.
         text: the text that became final with them; whole characters, nothing of a stop string.
-        finish: why the text ended, or None if it goes on. "stop": at a stop string or stop id; "length": the ids are
-            used up; "not finite": the model's logits were not finite; "cancelled": the caller wanted no more.
+        finish: why the text ended, or None if it goes on. "stop": at a stop string or stop id, or where no id may
+            come next; "length": the ids are used up; "not finite": the model's logits were not finite; "cancelled":
+            the caller wanted no more.
         reasoning: as text, of what an answer says before it; see `jumok.inference.chat.AnswerParts`.
     """
 

@@ -20,6 +20,11 @@ BATCH_IDS = 1024  # read side by side, or one text; their keys and values are in
 Numbers = NDArray[np.float32]
 
 
+def not_finite_is_told() -> np.errstate:
+    """Let NumPy say nothing of numbers that are not finite, of which the callers tell."""
+    return np.errstate(over="ignore", invalid="ignore")
+
+
 def hidden_states(model: NativeModel, rows: Sequence[Ids]) -> Iterator[Numbers]:
     """Yield the hidden states of each row after the final norm: (T, C), for its T ids, at least one.
 
@@ -42,8 +47,9 @@ def hidden_states(model: NativeModel, rows: Sequence[Ids]) -> Iterator[Numbers]:
 def class_logits(model: NativeModel, rows: Sequence[Ids]) -> Numbers:
     """Return the logits of the labels for each row: (n, labels)."""
     assert model.classifier is not None
-    pooled = np.stack([_pooled(model, hidden) for hidden in hidden_states(model, rows)])  # (n, C)
-    return pooled @ model.classifier.T
+    with not_finite_is_told():
+        pooled = np.stack([_pooled(model, hidden) for hidden in hidden_states(model, rows)])  # (n, C)
+        return pooled @ model.classifier.T
 
 
 def _pooled(model: NativeModel, hidden: Numbers) -> Numbers:
@@ -58,6 +64,6 @@ def _pooled(model: NativeModel, hidden: Numbers) -> Numbers:
 
 def softmax(scores: Numbers) -> Numbers:
     """(..., N) -> (..., N); numbers that are not finite remain so."""
-    with np.errstate(invalid="ignore"):
+    with not_finite_is_told():
         powers = np.exp(scores - scores.max(axis=-1, keepdims=True))
     return powers / powers.sum(axis=-1, keepdims=True)
