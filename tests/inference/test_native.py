@@ -690,7 +690,12 @@ def lose_the_digest(path: Path) -> None:
     path.with_suffix(".sha256").unlink()
 
 
-each_damage = pytest.mark.parametrize("damage", [shorten, change, lose_the_digest])
+def spoil_the_digest(path: Path) -> None:
+    """Writing ended with a UnicodeDecodeError."""
+    path.with_suffix(".sha256").write_bytes(b"\xff" * 64)
+
+
+each_damage = pytest.mark.parametrize("damage", [shorten, change, lose_the_digest, spoil_the_digest])
 
 
 @each_damage

@@ -504,6 +504,7 @@ BAD: list[tuple[str, dict[str, Any], str]] = [
     ("completions", {"prompt": [1, 10**30]}, "prompt has the token id 1000"),
     ("completions", {"model": None}, "model is missing."),
     ("completions", {"model": "pairs"}, "the model 'pairs' has the task seq2seq"),
+    ("completions", {"stop[]": "."}, "stop[] is not a parameter that this server knows."),  # as forms name it
     ("completions", {"temperatur": 1}, "temperatur is not a parameter that this server knows."),
     ("chat/completions", {"messages": []}, "messages should have at least 1 item"),
     ("chat/completions", {"messages": ["나는"]}, "messages[0] should be a valid dictionary"),

@@ -341,7 +341,8 @@ def _choose_by_settings(logits: Numbers, texts: Sequence[Continuation]) -> None:
     allowed = _apply_rules(logits, texts)  # (N, V)
     stuck = [row.max() == -math.inf for row in allowed]
     if any(stuck):  # no id may come next
-        return _choose_by_settings(*_end_some(logits, texts, stuck, "stop"))
+        _choose_by_settings(*_end_some(logits, texts, stuck, "stop"))
+        return
     sampling = texts[0].request.sampling
     seen, counts = (_stacked([getattr(text, name) for text in texts]) for name in ("seen", "counts"))
     chances = filtered(allowed, sampling, seen, counts)  # (N, V)

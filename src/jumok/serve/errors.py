@@ -106,7 +106,8 @@ def validation_error(error: ValidationError) -> APIError:
     Of a field that may be one thing or another pydantic tells what each of them lacks; the deepest fits best.
     """
     first = max(error.errors(include_url=False), key=lambda mistake: len(mistake["loc"]))
-    where = [part for part in first["loc"] if not _is_type(part)]
+    name = len(first["loc"]) - (first["type"] == "extra_forbidden")  # an unknown name may read like a type
+    where = [part for place, part in enumerate(first["loc"]) if place == name or not _is_type(part)]
     param = str(where[0]) if where else None
     path = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in where).removeprefix(".")
     if not where:

@@ -155,7 +155,7 @@ def _is_known(path: Path) -> bool:
 
 def _is_whole(path: Path) -> bool:
     digest = path.with_suffix(".sha256")
-    return path.is_file() and digest.is_file() and digest.read_text(encoding="utf-8") == sha256_of(path)
+    return path.is_file() and digest.is_file() and digest.read_bytes() == sha256_of(path).encode()
 
 
 def _installed(path: Path) -> ctypes.CDLL:
