@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.nn import functional as F
 
+from jumok.config import GPTConfig
+from jumok.models.gpt import GPT
 from jumok.nn import products
 from jumok.nn.products import Linear, linear
 
@@ -49,6 +53,29 @@ def test_second_derivatives() -> None:
         (first,) = torch.autograd.grad(of(x, layer.weight, layer.bias).pow(3).sum(), x, create_graph=True)
         second += torch.autograd.grad(first.pow(2).sum(), layer.weight)
     torch.testing.assert_close(*second)
+
+
+@pytest.mark.parametrize("family", ["modern", "classic"])
+def test_transforms_of_torch_func(family: Any) -> None:
+    """Gradients by `torch.func` were an error on processors of AMD, and of long texts on all."""
+    torch.manual_seed(0)
+    model = GPT(GPTConfig(vocab_size=11, context_length=24, n_layer=1, n_head=2, n_embd=8, family=family))
+    parameters, text = dict(model.named_parameters()), torch.randint(11, (20,))
+
+    def loss(given: dict[str, Tensor], text: Tensor) -> Tensor:
+        logits: Tensor = torch.func.functional_call(model, given, (text[None],))
+        return logits.logsumexp(-1).sum()
+
+    found = torch.func.grad(loss)(parameters, text)
+    expected = torch.autograd.grad(loss(parameters, text), list(parameters.values()))
+    for name, one in zip(parameters, expected, strict=True):
+        torch.testing.assert_close(found[name], one)
+
+
+@pytest.mark.parametrize(("inputs", "outputs"), [(0, 3), (4, 0)])
+def test_a_matrix_without_numbers(inputs: int, outputs: int) -> None:
+    x, weight = torch.ones(2, inputs, requires_grad=True), torch.ones(outputs, inputs)
+    torch.testing.assert_close(linear(x, weight), F.linear(x, weight))
 
 
 def test_frozen_weights_get_no_gradient() -> None:

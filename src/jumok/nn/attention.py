@@ -34,7 +34,7 @@ from jumok.nn.cache import LayerCache
 from jumok.nn.chunked_attention import chunked_attention
 from jumok.nn.layers import Dropout, RMSNorm
 from jumok.nn.positions import rotate
-from jumok.nn.products import Linear
+from jumok.nn.products import Linear, in_transform
 
 Implementation = Literal["chunked", "fused"]
 
@@ -139,10 +139,10 @@ class ScaledDotProductAttention(nn.Module):
 
     def can_choose(self, q: Tensor, k: Tensor, v: Tensor) -> bool:
         """Return whether `training_by` applies to these inputs: in training on a CPU, without dropout, with at least
-        FEWEST_FUSED keys, and with v as wide as q."""
+        FEWEST_FUSED keys, with v as wide as q, and in no transform of `torch.func`."""
         alike = q.dim() == 4 and q.shape[0] == k.shape[0] and q.shape[-1] == v.shape[-1]
         on_cpu = q.device.type == "cpu" and q.requires_grad
-        return on_cpu and alike and k.shape[-2] >= FEWEST_FUSED and not self._drops
+        return on_cpu and alike and k.shape[-2] >= FEWEST_FUSED and not self._drops and not in_transform()
 
     @property
     def _drops(self) -> bool:

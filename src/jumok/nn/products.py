@@ -37,11 +37,17 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
         (..., outputs). First and second derivatives are supported.
     """
     in_float32 = x.dtype == weight.dtype == torch.float32 and not torch.is_autocast_enabled("cpu")
-    fits = x.device.type == "cpu" and x.shape[-1:] == weight.shape[1:]  # otherwise F.linear says what does not
-    if torch.is_grad_enabled() and in_float32 and fits and PREFERS_ONEDNN:
+    # Otherwise F.linear says what does not fit. oneDNN has no products without numbers.
+    fits = x.device.type == "cpu" and x.shape[-1:] == weight.shape[1:] and weight.numel() > 0
+    if torch.is_grad_enabled() and in_float32 and fits and PREFERS_ONEDNN and not in_transform():
         found: Tensor = torch.ops.jumok.linear(x, weight, bias)
         return found
     return F.linear(x, weight, bias)
+
+
+def in_transform() -> bool:
+    """Return whether a transform of `torch.func` runs, which finds no derivatives of operators of a `Library`."""
+    return not torch.compiler.is_compiling() and bool(torch._C._are_functorch_transforms_active())
 
 
 class Linear(nn.Linear):
