@@ -20,6 +20,7 @@ from jumok.training import clock as timing
 from jumok.training import takeover
 from jumok.training.compilation import failed
 from jumok.training.takeover import Compiler
+from jumok.training.tasks.language_modelling import LanguageModelling
 from jumok.training.trainer import Trainer
 
 Start = Callable[..., Trainer]
@@ -97,6 +98,23 @@ def test_code_that_was_made_before_is_taken_at_once(start: Start, compiled: list
         found, _ = compiled_after(start(str(settings), **BY_MINUTES, **settings), compiled, 1)
         assert found == [3]
     assert len(Played.made) == 5
+
+
+def test_code_is_known_by_the_batch_before_the_first_step(
+    start: Start, compiled: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Later batches of a run with rewards are as long as its answers. Each run compiled its code anew."""
+    whole = LanguageModelling.parts
+
+    def parts(task: LanguageModelling, number: int) -> list[tuple[Any, ...]]:
+        begun = any(process.looks for process in Played.made)
+        return [tuple(each[:1] for each in part) if begun else part for part in whole(task, number)]
+
+    monkeypatch.setattr(LanguageModelling, "parts", parts)
+    compiled_after(start(**BY_MINUTES), compiled, 4)
+    (process,) = Played.made
+    process.looks = 0
+    assert compiled_after(start("again", **BY_MINUTES), compiled, 1)[0] == [2]
 
 
 def test_a_run_by_steps_is_compiled_before_its_first(start: Start, compiled: list[int]) -> None:

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -94,14 +95,15 @@ class Takeover:
             yield Notice(step=self._clock.step, text=failure)
         elif run.group.rank == 0:
             with suppress(OSError):
-                self._mark().touch()
+                self._mark.touch()
 
     def _is_made(self) -> bool:
         """Return whether such code was compiled on this machine before, so that it is in the cache of torch."""
-        return self._mark().exists()
+        return self._mark.exists()
 
+    @cached_property
     def _mark(self) -> Path:
-        """Return the path of an empty file beside the code; its name has all that the code follows from."""
+        """Return the path of an empty file beside the code; its name has all that the code follows from at first."""
         run, config = self._run, self._run.config
         batch = [(str(each.dtype), *each.shape) for each in run.task.parts(0)[0]]
         settings = (config.task.name, config.precision, config.attention, config.recompute, config.lora)
