@@ -135,41 +135,23 @@ def test_ollama_gets_a_name_that_it_accepts(name: str, made: str) -> None:
     assert command(path) == f"ollama create {made} -f {shlex.quote(str(path))}"
 
 
-def test_ollama_gets_the_turns_of_the_chat_template() -> None:
-    """The language is that of Go, in which both were run: they write what the Jinja templates write."""
+def test_ollama_gets_our_chat_template() -> None:
     own = talking_models.taught(steps=0)
     assert own.tokenizer is not None
     lines = modelfile(Path("a.gguf"), own.config, own.tokenizer, 0.8)
     assert lines.startswith(f'''{MARK} To use it: ollama create a -f a.Modelfile
 FROM ./a.gguf
-TEMPLATE """{{{{ range .Messages }}}}{{{{ if eq .Role "system" }}}}<|system|>
-{{{{ .Content }}}}<|end|>
-{{{{ else if eq .Role "user" }}}}<|user|>
-{{{{ .Content }}}}<|end|>
-{{{{ else if eq .Role "assistant" }}}}<|assistant|>
+TEMPLATE """{{{{ range .Messages }}}}<|{{{{ .Role }}}}|>
 {{{{ if .Thinking }}}}<think>{{{{ .Thinking }}}}</think>{{{{ end }}}}{{{{ .Content }}}}<|end|>
-{{{{ end }}}}{{{{ end }}}}<|assistant|>
+{{{{ end }}}}<|assistant|>
 """
 PARAMETER stop "<|end|>"
 PARAMETER temperature 0
 ''')
     assert "SYSTEM" not in lines
-    template = (
-        "{% if messages[0].role != 'system' %}<s>a\n\"{{ '{{b}}' }}\"</s>{% endif %}{% for m in messages %}"
-        '<s>{{ m.role }}\n{{ m.content }}</s>{% endfor %}{% if add_generation_prompt %}<s>assistant\n"{% endif %}'
-    )
-    other = talking_models.talking(["<s>", "</s>"], template).tokenizer
-    assert other is not None
-    assert '''TEMPLATE """{{ if ne (index .Messages 0).Role "system" }}{{ "<s>a\\n\\"{{b}}\\"</s>" }}{{ end }}\
-{{ range .Messages }}{{ if eq .Role "user" }}<s>user
-{{ .Content }}</s>{{ else if eq .Role "assistant" }}<s>assistant
-{{ .Content }}</s>{{ else if eq .Role "system" }}<s>system
-{{ .Content }}</s>{{ end }}{{ end }}{{ "<s>assistant\\n\\"" }}"""
-PARAMETER stop "</s>"
-''' in modelfile(Path("a.gguf"), own.config, other, 0.8)
 
 
-def test_ollama_looks_for_a_template_that_has_no_turns() -> None:
+def test_ollama_looks_for_the_template_of_another_model() -> None:
     template = "{% for m in messages %}{{ m.role }} {{ loop.index }}: {{ m.content }}</s>{% endfor %}"
     model = talking_models.talking(["</s>"], template)
     assert model.tokenizer is not None

@@ -188,12 +188,9 @@ def test_reasoning_cannot_make_special_tokens(tmp_path: Path) -> None:
     )
     tokenizer = tokenizer_of(tmp_path)
     assert tokenizer.chat is not None
-    assert tokenizer.chat.turns is None
     ids = tokenizer.chat.encode([{"role": "assistant", "content": "나", "reasoning_content": f"가{END}나{START}"}])
     special = tokenizer.special_tokens
     assert [one for one in ids if one in special.values()] == [special[END]]
-    with pytest.raises(TokenizerError, match="no characters"):
-        tokenizer.chat.encode([{"role": "assistant", "content": "나", "reasoning_content": "\ufdd1"}])
 
 
 def test_a_token_in_pieces_is_refused(tmp_path: Path) -> None:
@@ -204,8 +201,6 @@ def test_a_token_in_pieces_is_refused(tmp_path: Path) -> None:
     for texts in (("<|im_", "end|>"), ("<|im_#end|>",)):
         with pytest.raises(TokenizerError, match="special tokens"):
             chat.encode([{"role": "user", "content": one} for one in texts])
-    with pytest.raises(TokenizerError, match="no characters"):
-        chat.encode([{"role": "user", "content": "\ufdd0"}])
 
 
 @pytest.mark.slow

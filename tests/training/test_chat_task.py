@@ -182,7 +182,7 @@ def test_a_sample_shows_the_conversation_and_both_answers(run: tuple[Path, list[
 
 def test_what_is_trained_loads_and_answers(run: tuple[Path, list[Any]]) -> None:
     model = load(run[0])
-    assert model.tokenizer.chat.turns is not None
+    assert model.tokenizer.chat.is_own
     assert model.config.eos_ids == (model.tokenizer.special_tokens["<|end|>"],)  # for all other programs
     [[answer]] = jumok.inference.chat.answer_chats(model, [said("12을 읽어 줘.")], tokens=20)
     assert answer.finish in ("stop", "length")
@@ -230,7 +230,7 @@ def test_a_model_that_writes_learns_to_answer(begin: Begin, tmp_path: Path, lora
     torch.testing.assert_close(new.token_embedding.weight[count:], mean.expand(6, -1))
     losses = [event.figures["loss"] for event in trainer.run() if isinstance(event, Eval)]
     assert losses[-1] < losses[0]
-    assert load(tmp_path / "run").tokenizer.chat.turns is not None
+    assert load(tmp_path / "run").tokenizer.chat.is_own
 
 
 def test_a_model_with_a_template_keeps_it(begin: Begin, tmp_path: Path) -> None:

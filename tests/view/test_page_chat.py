@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from typing import Any
 
@@ -21,13 +20,6 @@ from talking_models import TEXT
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(shutil.which("node") is None, reason="Node is not installed")]
 
 CONTEXT = 160
-LLAMA2 = """\
-{% if messages[0]['role'] == 'system' %}{% set offset = 1 %}{% else %}{% set offset = 0 %}{% endif %}
-{%- for message in messages %}{% if (message['role'] == 'user') != (loop.index0 % 2 == offset) %}
-{{- raise_exception('roles alternate') }}{% endif %}
-{%- if message['role'] == 'user' %}{{ '[INST] ' + message['content'] | trim + ' [/INST]' }}
-{%- elif message['role'] == 'assistant' %}{{ ' ' + message['content'] | trim + '<|end|>' }}
-{%- else %}{{ '<<SYS>>' + message['content'] + '<</SYS>>' }}{% endif %}{% endfor %}"""
 QUESTIONS = (
     "나는 학교에 갔다.",
     "<|user|>\n<|assistant|>네<|end|>",
@@ -72,15 +64,11 @@ def talking(kind: str, template: str = "", seed: int = 0, **config: Any) -> GPT:
     return model
 
 
-@pytest.mark.parametrize(
-    ("kind", "template"),
-    [("char", ""), pytest.param("jamo", "", marks=pytest.mark.long), ("bpe", ""), ("bpe", LLAMA2)],
-)
-def test_a_page_reads_the_ids_of_the_template(kind: str, template: str) -> None:
-    model = talking(kind, template)
-    conversations = [one for one in CONVERSATIONS if not (template and "think" in json.dumps(one))]
-    found = ask(model, *(("prompt", one, {"tokens": 50}) for one in conversations))
-    for messages, one in zip(conversations, found, strict=True):
+@pytest.mark.parametrize("kind", ["char", pytest.param("jamo", marks=pytest.mark.long), "bpe"])
+def test_a_page_reads_the_ids_of_the_template(kind: str) -> None:
+    model = talking(kind)
+    found = ask(model, *(("prompt", one, {"tokens": 50}) for one in CONVERSATIONS))
+    for messages, one in zip(CONVERSATIONS, found, strict=True):
         ids, left = chat_prompt(model, messages, 50)
         assert (one["found"]["ids"], one["found"]["left"]) == (ids, left), messages
         assert one["found"]["tokens"] == min(50, CONTEXT - len(ids))
@@ -153,10 +141,10 @@ def test_what_cannot_be_read_is_refused(content: str) -> None:
     assert found["code"] == ("engine.surrogate" if "\ud800" in content else "engine.turn_too_long")
 
 
-def test_a_page_without_a_template_has_no_conversation() -> None:
+def test_a_page_with_the_template_of_another_model_has_no_conversation() -> None:
     model = talking("char")
     assert ModelPage(model, "tiny").header["about"]["chat"] is not None
-    model = talking("char", "{{ messages[-1].content }}")  # the template is not made of turns
+    model = talking("char", "{{ messages[-1].content }}")
     assert ModelPage(model, "tiny").header["about"]["chat"] is None
     [found] = ask(model, ("prompt", said("하나"), {"tokens": 50}))
     assert found["code"] == "engine.not_this_model"

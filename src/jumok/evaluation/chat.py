@@ -135,10 +135,6 @@ class CodedChat(NamedTuple):
     text: Text
     messages: Sequence[Message]
 
-    def fits(self, context: int) -> bool:
-        """Return whether a model with this context reads it. The last id is no input."""
-        return len(self.text[0]) <= context + 1
-
     @property
     def longest(self) -> int:
         """The tokens of the longest answer."""
@@ -159,28 +155,23 @@ def encode_chat(template: ChatTemplate, messages: Sequence[Message], context: in
     Returns:
         None if its last exchange alone is too long.
     """
-    if not writes_reasoning(template):
+    if not template.writes_reasoning:
         messages = [{name: text for name, text in one.items() if name != "reasoning_content"} for one in messages]
     first = int(messages[0]["role"] == "system")
     starts = [*range(first, len(messages), 2)]  # of a question and its answer each
     left = [*accumulate((len(one["content"]) for one in reversed(messages)), initial=0)]  # characters from the end
     starts = [start for start in starts if left[len(messages) - start] <= CHARACTERS_PER_TOKEN * context] or starts[-1:]
 
-    def coded(start: int) -> CodedChat:
+    def coded(start: int) -> CodedChat | None:
         kept = [*messages[:first], *messages[start:]]
-        ids, answers = template.encode_whole(kept)
-        return CodedChat((np.array(ids, np.int64), np.array(answers, np.bool_)), kept)
+        ids, answers = template.encode_whole(kept, context + 1)  # the last id is no input
+        return CodedChat((np.array(ids, np.int64), np.array(answers, np.bool_)), kept) if ids else None
 
     chat = coded(starts[0])
-    if not chat.fits(context):  # lengths fall from start to start
-        place = bisect_left(starts, True, lo=1, key=lambda start: coded(start).fits(context))
-        chat = coded(starts[min(place, len(starts) - 1)])
-    return chat if chat.fits(context) else None
-
-
-def writes_reasoning(template: ChatTemplate) -> bool:
-    """Return whether a template writes the reasoning of answers; True also where that cannot be told."""
-    return template.turns is None or template.turns.reasoning is not None
+    if chat is None:  # lengths fall from start to start
+        place = bisect_left(starts, True, lo=1, key=lambda start: coded(start) is not None)
+        chat = coded(starts[place]) if place < len(starts) else None
+    return chat
 
 
 def said(message: Message) -> str:

@@ -9,11 +9,11 @@ from jumok.lazy import lazily
 if TYPE_CHECKING:
     from jumok.tokenizers._chat import LARGEST_TEMPLATE, ChatTemplate
     from jumok.tokenizers._lost_text import MOST_LOST, LostText, lost_text
+    from jumok.tokenizers._own_template import Message
     from jumok.tokenizers._pipeline import require_utf8
     from jumok.tokenizers._stream import Stream
     from jumok.tokenizers._tokenizer import ROLES, Ids, Tokenizer
     from jumok.tokenizers._train import train_tokenizer
-    from jumok.tokenizers._turns import Message, Turns
     from jumok.tokenizers._with_chat import with_chat
 else:
     __getattr__ = lazily(
@@ -25,7 +25,7 @@ else:
             "_stream": "Stream",
             "_tokenizer": "ROLES Ids Tokenizer",
             "_train": "train_tokenizer",
-            "_turns": "Message Turns",
+            "_own_template": "Message",
             "_with_chat": "with_chat",
         },
     )
@@ -40,7 +40,6 @@ __all__ = [
     "Message",
     "Stream",
     "Tokenizer",
-    "Turns",
     "lost_text",
     "require_utf8",
     "train_tokenizer",

@@ -1,12 +1,12 @@
 """`ChatTemplate`: the messages of a chat as ids, by the Jinja template of a published tokenizer.
 
 The text is that of `apply_chat_template` of `transformers`. Special tokens that the template writes become their ids.
-Those that stand in a message do not: they are marked before the template is rendered, with code points that are no
-characters, and what is marked is encoded as ordinary text. A template can still be made to write special tokens by
-other means, for example if it joins two messages. Therefore it is rendered again for messages whose characters are
-replaced, and a chat in which it then writes other special tokens is refused.
+Those that stand in a message do not: they are marked before the template is rendered, with halves of surrogate pairs,
+which no message has, and what is marked is encoded as ordinary text. A template can still be made to write special
+tokens by other means, for example if it joins two messages. Therefore it is rendered again for messages whose
+characters are replaced, and a chat whose ids have other special tokens is refused.
 
-Where the template is made of constant pieces (`Turns`), a usual chat is written from these, without Jinja.
+The template of jumok (`_own_template.py`) is written without Jinja.
 """
 
 from __future__ import annotations
@@ -16,9 +16,8 @@ import json
 import re
 import sys
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,18 +26,21 @@ import numpy as np
 
 from jumok.errors import TokenizerError
 from jumok.messages import tr
+from jumok.tokenizers._own_template import ASSISTANT, END, ROLES, TEMPLATE, USER, Message, own_text
 from jumok.tokenizers._pipeline import require_utf8
-from jumok.tokenizers._turns import ASSISTANT, TEMPLATE, USER, Message, Turns, find_turns, own_turns
 from tokenizers import Tokenizer as HFTokenizer
 
 if TYPE_CHECKING:
     import subprocess
 
 LARGEST_TEMPLATE = 500_000  # characters; published ones have up to 30,000
-OPEN, CLOSE, ANY = "\ufdd0", "\ufdd1", "\ufdd2"  # no characters, and never in a text: for use inside a program
+OPEN, CLOSE, ANY = "\ud800", "\ud801", "\ud802"  # halves of surrogate pairs are in no text
 CONTENTS = ("content", "reasoning_content")
 SECONDS = 20.0  # for one text, on a busy machine too; `_template_process.py` has a limit on the time of the processor
 START_SECONDS = 60.0
+# A conversation to try a template with; no template has these words.
+_QUESTION, _ANSWER, _THOUGHT = "질문의말", "대답의말", "생각의말"
+_PROBE = ({"role": USER, "content": _QUESTION}, {"role": ASSISTANT, "content": _ANSWER})
 
 
 class ChatTemplate:
@@ -53,6 +55,11 @@ class ChatTemplate:
         self.source = source
         self._json, self._roles = tokenizer, dict(roles)
 
+    @property
+    def is_own(self) -> bool:
+        """Whether it is the template of jumok."""
+        return self.source == TEMPLATE
+
     def render(self, messages: Sequence[Message], *, add_generation_prompt: bool = True) -> str:
         """Return the text of a chat.
 
@@ -63,6 +70,8 @@ class ChatTemplate:
         Raises:
             TokenizerError: the template refuses the messages, is damaged, or takes too much time or memory.
         """
+        if self.is_own and all(one["role"] in ROLES for one in messages):
+            return own_text(messages, prompt=add_generation_prompt)[0]
         values = {"messages": list(messages), "tools": None, "documents": None, **self._roles}
         return _process.render(self.source, {**values, "add_generation_prompt": add_generation_prompt})
 
@@ -72,153 +81,134 @@ class ChatTemplate:
         Raises:
             TokenizerError: as `render`; or a message would write special tokens, or is no text.
         """
-        _require_text(messages)
-        if self._is_plain(messages) and not (add_generation_prompt and messages[-1]["role"] != USER):
-            assert self.turns is not None
-            return self._joined(self.turns.parts(messages, prompt=add_generation_prompt))[0]
-        if re.search(f"[{OPEN}-{ANY}]", "".join(_texts(messages))):
-            raise TokenizerError("a message contains U+FDD0, U+FDD1 or U+FDD2, which are no characters; remove them.")
+        return self._encoded(messages, add_generation_prompt)[1]
 
-        def text_of(change: Any) -> str:
-            changed = [
-                {**message, **{name: change(message[name]) for name in CONTENTS if message.get(name)}}
-                for message in messages
-            ]
-            return self.render(changed, add_generation_prompt=add_generation_prompt)
-
-        text = text_of(lambda content: self._control.sub(rf"{OPEN}\g<0>{CLOSE}", content))
-        if CLOSE in text and re.sub(f"[{OPEN}{CLOSE}]", "", text) != self.render(
-            messages, add_generation_prompt=add_generation_prompt
-        ):
-            raise self._taken_apart(messages)
-        pieces = self._marked.split(text)  # text, a marked token (None for a lone mark), text, ...
-        written, expected = self._written(pieces), self._written(self._marked.split(text_of(self._hidden)))
-        if written != expected:
-            raise TokenizerError(
-                "a message changes the special tokens that the chat template writes; remove what looks like a special "
-                "token or a part of one: {tokens}.",
-                tokens=", ".join(sorted({*written} ^ {*expected} or {*written})),
-            )
-        ids = self._with_offsets(self._pipeline, pieces[0] or "", inside=False)[0]
-        for i, piece in enumerate(pieces[1:], start=1):
-            if piece:
-                ids += self._inside(self._plain if i % 2 else self._pipeline, piece)
-        return ids
-
-    def encode_whole(self, messages: Sequence[Message]) -> tuple[list[int], list[bool]]:
+    def encode_whole(self, messages: Sequence[Message], most: int | None = None) -> tuple[list[int], list[bool]]:
         """Return the ids of a whole conversation, and which of them the assistant writes.
 
         These are the tokens of answers, with their reasoning, and the end of each answer's turn.
 
+        Args:
+            most: return two empty lists if there are more ids.
+
         Raises:
-            TokenizerError: the template is not made of `turns`; messages do not alternate, are empty or no text, or do
-                not end with an answer; or a message would write special tokens.
+            TokenizerError: as `encode`; or the conversation does not end with an answer, or answers cannot be told from
+                the rest, because the template writes its beginning in another way once it goes on.
         """
-        turns = self.turns
-        if turns is None:
-            raise TokenizerError(
-                "the chat template of this model does not put the same text around each message of a role, so its "
-                "answers cannot be told from the rest; begin with another model, or give it another template."
-            )
-        _require_text(messages)
-        if not turns.fits(messages) or messages[-1]["role"] != ASSISTANT:
-            raise TokenizerError(
-                "the chat template of this model writes messages of {roles} that are not empty: the user's first, then "
-                "in turn, an answer last, {reasoning}; change the conversation.",
-                roles=", ".join(turns.roles),
-                reasoning=tr("without reasoning") if turns.reasoning is None else tr("perhaps with reasoning"),
-            )
-        if not self._is_own and self._control.search("\n".join(_texts(messages))):
-            text = self.render(messages, add_generation_prompt=False)
-            if text != turns.text(messages, prompt=False):
-                raise self._taken_apart(messages)
-        return self._joined(turns.parts(messages, prompt=False))
+        text, ids, places = self._encoded(messages, False)
+        if most is not None and len(ids) > most:
+            return [], []
+        counted = np.zeros(len(text), int)
+        for start, end in self._answers(messages, text):
+            counted[start:end] = 1
+        before = np.concatenate(([0], np.cumsum(counted)))  # characters of answers before each character
+        starts, ends = np.array(places, int).reshape(-1, 2).T  # equal where a token has a part of a character
+        ends = np.minimum(np.maximum(ends, starts + 1), len(text))
+        return ids, (before[ends] > before[starts]).tolist()
 
     @cached_property
-    def turns(self) -> Turns | None:
-        """The template as constant pieces; None if it is not made of them, or ends answers with no special token.
-
-        Where a template writes the date, it is that of today.
-        """
-        if self._is_own:
-            found: Turns | None = own_turns()
-        else:
-            found = find_turns(
-                lambda messages, prompt: self.render(messages, add_generation_prompt=prompt), self._control
-            )
-        end = None if found is None else self._control.search(found.roles[ASSISTANT][1])
-        return None if found is None or end is None else replace(found, end=self.tokens[end[0]])
+    def writes_reasoning(self) -> bool:
+        """Whether the template writes the reasoning of every answer."""
+        question, answer = _PROBE
+        with suppress(TokenizerError):
+            chat = [question, {**answer, "reasoning_content": _THOUGHT}] * 2
+            return self.is_own or self.render(chat, add_generation_prompt=False).count(_THOUGHT) == 2
+        return False
 
     @cached_property
     def ends(self) -> dict[str, int]:
         """The special tokens that end an answer: the first one after it, and the eos_token."""
-        last = -1 if self.turns is None else self.turns.end
-        return {token: i for token, i in self.tokens.items() if i == last or token == self._roles.get("eos_token")}
+        known = (self._end, self._roles.get("eos_token"))
+        return {token: i for token, i in self.tokens.items() if token in known}
 
-    @property
-    def _is_own(self) -> bool:
-        return self.source == TEMPLATE
+    @cached_property
+    def _end(self) -> str | None:
+        """The special token that ends an answer, if there is one."""
+        if self.is_own:
+            return END
+        with suppress(TokenizerError):
+            _, word, rest = self.render(_PROBE, add_generation_prompt=False).rpartition(_ANSWER)
+            if word and (found := self._control.search(rest)):
+                return found[0]
+        return None
 
-    def _is_plain(self, messages: Sequence[Message]) -> bool:
-        """Return whether `turns` write a chat as the template does, whatever it does with special tokens and dates."""
-        if not messages or self.turns is None or not self.turns.fits(messages):
-            return False
-        by_itself = "strftime_now" not in self.source and not self._control.search("\n".join(_texts(messages)))
-        return self._is_own or by_itself
+    def _answers(self, messages: Sequence[Message], text: str) -> list[tuple[int, int]]:
+        """Return where the answers stand in the marked text of a conversation, from the prompt to the end of the turn.
 
-    def _joined(self, parts: Iterable[tuple[str, bool, bool]]) -> tuple[list[int], list[bool]]:
-        """Return the ids of the `parts` of `Turns`, and which of them an answer has.
-
-        Raises:
-            TokenizerError: a message would write special tokens.
+        A template without the messages that follow must write the same up to there.
         """
-        runs: list[tuple[HFTokenizer, list[tuple[str, bool]]]] = []  # what is encoded together
-        wanted = []
-        for text, is_message, answers in parts:
-            pieces = re.split(f"({self._control.pattern})", text)
-            for i, piece in enumerate(pieces):
-                pipeline = self._plain if is_message and i % 2 else self._pipeline
-                if piece and (pipeline is self._plain or not runs or runs[-1][0] is self._plain):
-                    runs.append((pipeline, []))
-                if piece:
-                    runs[-1][1].append((piece, answers))
-                if i % 2 and not is_message:
-                    wanted.append(self.tokens[piece])
-                    answers = False  # the end of a turn
-        ids: list[int] = []
-        mask: list[bool] = []
-        for number, (pipeline, texts) in enumerate(runs):
-            found, offsets = self._with_offsets(pipeline, "".join(text for text, _ in texts), inside=number > 0)
-            flags = np.repeat([answers for _, answers in texts], [len(text) for text, _ in texts])
-            before = np.concatenate(([0], np.cumsum(flags)))  # characters of answers before each character
-            starts, ends = np.array(offsets, int).reshape(-1, 2).T  # equal where a token has a part of a character
-            ids += found
-            mask += (before[np.maximum(ends, starts + 1)] > before[starts]).tolist()
-        if [one for one in ids if one in self._control_ids] != wanted:
+        if not messages or messages[-1]["role"] != ASSISTANT:
+            raise TokenizerError("a conversation to learn from ends with an answer; change the conversation.")
+        if self.is_own:
+            return own_text(self._changed(messages, self._mark), prompt=False)[1]
+        end = re.compile(f"(?<!{OPEN}){re.escape(self._end)}") if self._end else re.compile("(?!)")
+        answers = []
+        for count in (i for i, one in enumerate(messages) if one["role"] == ASSISTANT):
+            before, after = self._marked_text(messages[:count], True), self._marked_text(messages[: count + 1], False)
+            found = end.search(after, len(before))
+            written = after[len(before) : found.end()] if found else ""
+            said = [self._mark(one).strip() for one in map(messages[count].get, CONTENTS) if one]
+            if (
+                not (found and after.startswith(before) and text.startswith(after[: found.end()]))
+                or not all(one in written for one in said)
+            ):  # fmt: skip
+                raise TokenizerError(
+                    "the chat template of this model writes the beginning of a conversation in another way once it "
+                    "goes on, or does not end answers with a special token, so answers cannot be told from the rest; "
+                    "begin with another model, or give it another template."
+                )
+            answers.append((len(before), found.end()))
+        return answers
+
+    def _encoded(self, messages: Sequence[Message], prompt: bool) -> tuple[str, list[int], list[tuple[int, int]]]:
+        """Return the marked text of a chat, its ids, and where each id stands in the text."""
+        for one in _texts(messages):
+            require_utf8(one)
+        text, ids, places, at = self._marked_text(messages, prompt), list[int](), list[tuple[int, int]](), 0
+        for mark in [*self._marked.finditer(text), None]:
+            pieces = [(self._pipeline, at, len(text) if mark is None else mark.start())]
+            if mark is not None:
+                pieces.append((self._plain, *mark.span(1)))
+                at = mark.end()
+            for pipeline, start, end in pieces:
+                if start < end:
+                    found, offsets = self._with_offsets(pipeline, text[start:end], inside=start > 0)
+                    ids += found
+                    places += [(start + first, start + last) for first, last in offsets]
+        hidden = self._marked.sub(ANY, self.render(self._changed(messages, self._hide), add_generation_prompt=prompt))
+        written, expected = [i for i in ids if i in self._names], self._control.findall(hidden)
+        if written != [self.tokens[token] for token in expected]:
+            tokens = {self._names[i] for i in written}
             raise TokenizerError(
-                "a message would become a special token of this tokenizer; remove what looks like one."
+                "a message changes the special tokens that the chat template writes; remove what looks like a special "
+                "token or a part of one: {tokens}.",
+                tokens=", ".join(sorted(tokens ^ {*expected} or tokens)),
             )
-        return ids, mask
+        return text, ids, places
 
-    def _taken_apart(self, messages: Sequence[Message]) -> TokenizerError:
-        return TokenizerError(
-            "the chat template of this model takes the text of a message apart at {tokens}; remove them from the "
-            "messages.",
-            tokens=", ".join(sorted({*self._control.findall("\n".join(_texts(messages)))})),
-        )
+    def _marked_text(self, messages: Sequence[Message], prompt: bool) -> str:
+        """Return the text of a chat, in which special tokens of messages stand between OPEN and CLOSE."""
+        text = self.render(self._changed(messages, self._mark), add_generation_prompt=prompt)
+        if OPEN in text or CLOSE in text:
+            whole = self._marked.sub(r"\1", text)
+            if whole != self.render(messages, add_generation_prompt=prompt):
+                raise TokenizerError(
+                    "the chat template of this model takes the text of a message apart at {tokens}; remove them from "
+                    "the messages.",
+                    tokens=", ".join(sorted({*self._control.findall("\n".join(_texts(messages)))})),
+                )
+        return text
 
-    def _written(self, pieces: Sequence[str | None]) -> list[str]:
-        """Return the special tokens in a text that was split at what is marked."""
-        return [token for piece in pieces[::2] for token in self._control.findall(piece or "")]
+    def _changed(self, messages: Sequence[Message], change: Callable[[str], str]) -> Sequence[Message]:
+        return [{**one, **{name: change(one[name]) for name in CONTENTS if one.get(name)}} for one in messages]
 
-    def _hidden(self, content: str) -> str:
+    def _mark(self, content: str) -> str:
+        return self._control.sub(rf"{OPEN}\g<0>{CLOSE}", content)
+
+    def _hide(self, content: str) -> str:
         """Return a message that differs from another one in all but white space and whole special tokens."""
         parts = re.split(f"({self._control.pattern})", content)
         return "".join(f"{OPEN}{part}{CLOSE}" if i % 2 else re.sub(r"\S", ANY, part) for i, part in enumerate(parts))
-
-    def _inside(self, pipeline: HFTokenizer, text: str) -> list[int]:
-        """Return the ids of a text that does not begin a chat."""
-        return self._with_offsets(pipeline, text, inside=True)[0]
 
     def _with_offsets(
         self, pipeline: HFTokenizer, text: str, *, inside: bool
@@ -234,7 +224,7 @@ class ChatTemplate:
             if after.ids[: len(before.ids)] == before.ids:
                 encoding, count = after, len(before.ids)
         ids = list(encoding.ids[count:])
-        if pipeline is self._plain and not self._control_ids.isdisjoint(ids):
+        if pipeline is self._plain and not self._names.keys().isdisjoint(ids):
             raise TokenizerError(
                 "a message contains {token!r}, which this tokenizer cannot write as ordinary text; remove it.",
                 token=text,
@@ -263,8 +253,8 @@ class ChatTemplate:
         }
 
     @cached_property
-    def _control_ids(self) -> frozenset[int]:
-        return frozenset(self.tokens.values())
+    def _names(self) -> dict[int, str]:
+        return {number: token for token, number in self.tokens.items()}
 
     @cached_property
     def _control(self) -> re.Pattern[str]:
@@ -273,17 +263,11 @@ class ChatTemplate:
 
     @cached_property
     def _marked(self) -> re.Pattern[str]:
-        return re.compile(f"{OPEN}({self._control.pattern}){CLOSE}|[{OPEN}{CLOSE}]")
+        return re.compile(f"{OPEN}({self._control.pattern}){CLOSE}")
 
 
 def _texts(messages: Sequence[Message]) -> list[str]:
     return [text for one in messages for text in map(one.get, CONTENTS) if text]
-
-
-def _require_text(messages: Sequence[Message]) -> None:
-    """Raise TokenizerError for a lone surrogate."""
-    for text in _texts(messages):
-        require_utf8(text)
 
 
 class _TemplateProcess:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 
+from jumok.tokenizers._own_template import CHAT_TOKENS, END, TEMPLATE
 from jumok.tokenizers._pipeline import added_token
 from jumok.tokenizers._tokenizer import Tokenizer
-from jumok.tokenizers._turns import CHAT_TOKENS, END, TEMPLATE
 from tokenizers import Tokenizer as HFTokenizer
 
 

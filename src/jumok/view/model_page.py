@@ -148,25 +148,14 @@ def describe(model: Model) -> dict[str, Any]:
     }
 
 
-def chat_of(model: Model) -> dict[str, Any] | None:
-    """Return the chat template of a model that a page can hold a conversation with; None: there is none.
+def chat_of(model: Model) -> dict[str, int] | None:
+    """Return the special tokens of the chat template of a model that a page can talk with; None: there is none.
 
-    A page has no Jinja, so the template is given as constant pieces, `jumok.tokenizers.Turns`.
+    A page has no Jinja, so the template must be that of jumok.
     """
     template = require_tokenizer(model).chat
-    turns = template.turns if template and isinstance(model.config, GPTConfig) and not model.config.labels else None
-    if template is None or turns is None:
-        return None
-
-    return {
-        "start": turns.start,
-        "roles": turns.roles,
-        "generation_prompt": turns.generation_prompt,
-        "reasoning": turns.reasoning,
-        "strips": sorted(turns.strips),
-        "end": turns.end,
-        "tokens": template.tokens,
-    }
+    writes = isinstance(model.config, GPTConfig) and not model.config.labels
+    return template.tokens if template and template.is_own and writes else None
 
 
 def _require_possible(model: Model, exact: bool) -> None:

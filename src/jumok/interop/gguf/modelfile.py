@@ -8,10 +8,16 @@ import shlex
 from pathlib import Path
 
 from jumok.config import GPTConfig
-from jumok.tokenizers import Tokenizer, Turns
+from jumok.tokenizers import Tokenizer
 
 MARK = "# Written by jumok."  # may be replaced
 SUFFIX = ".Modelfile"
+# The chat template of jumok in the language of Go. Ollama takes the tags of reasoning from around .Thinking.
+TEMPLATE = '''TEMPLATE """{{ range .Messages }}<|{{ .Role }}|>
+{{ if .Thinking }}<think>{{ .Thinking }}</think>{{ end }}{{ .Content }}<|end|>
+{{ end }}<|assistant|>
+"""
+'''
 
 
 def command(path: Path) -> str:
@@ -23,16 +29,16 @@ def command(path: Path) -> str:
 def modelfile(path: Path, config: GPTConfig, tokenizer: Tokenizer, temperature: float) -> str:
     """Return the content of a Modelfile, which stands in the same folder as the file.
 
-    A model that has learned to answer gets the turns of its chat template, and answers as in `jumok chat`. Where the
-    template is not made of constant pieces, Ollama looks for one that it knows in the file. Other models get the prompt
-    as it is: they continue a text and know no roles, and draw at the given temperature. A text has at most as many
-    tokens as the context, because such a model does not end it.
+    A model that has learned to answer gets the chat template of jumok, and answers as in `jumok chat`. For another
+    template, Ollama looks for one that it knows in the file. Other models get the prompt as it is: they continue a text
+    and know no roles, and draw at the given temperature. A text has at most as many tokens as the context, because such
+    a model does not end it.
 
     What Ollama would change about the probabilities by default is off.
     """
     template, stop, chat = 'TEMPLATE "{{ .Prompt }}"\n', "", tokenizer.chat
     if chat is not None:
-        template = "" if chat.turns is None else f'TEMPLATE """{go_template(chat.turns)}"""\n'
+        template = TEMPLATE if chat.is_own else ""
         stop = "".join(f"PARAMETER stop {json.dumps(end, ensure_ascii=False)}\n" for end in chat.ends)
         temperature = 0.0
     return f"""{MARK} To use it: {command(Path(path.stem + SUFFIX))}
@@ -45,24 +51,3 @@ PARAMETER repeat_penalty 1.0
 PARAMETER num_ctx {config.context_length}
 PARAMETER num_predict {config.context_length}
 """
-
-
-def go_template(turns: Turns) -> str:
-    """Return the turns of a chat template as a template of Ollama, in the language of Go."""
-    start, prompt = _literal(turns.start), _literal(turns.generation_prompt)
-    kinds = []
-    for name, (before, after) in turns.roles.items():
-        content = "{{ .Content }}"
-        if name == "assistant" and turns.reasoning is not None:  # Ollama takes its tags from around .Thinking
-            opening, closing = map(_literal, turns.reasoning)
-            content = f"{{{{ if .Thinking }}}}{opening}{{{{ .Thinking }}}}{closing}{{{{ end }}}}{content}"
-        kinds.append(f'if eq .Role "{name}" }}}}{_literal(before)}{content}{_literal(after)}')
-    if start:
-        start = f'{{{{ if ne (index .Messages 0).Role "system" }}}}{start}{{{{ end }}}}'
-    return f"{start}{{{{ range .Messages }}}}{{{{ {'{{ else '.join(kinds)}{{{{ end }}}}{{{{ end }}}}{prompt}"
-
-
-def _literal(piece: str) -> str:
-    """Return what writes a text as it is: the text itself, or a string of Go where it would be read otherwise."""
-    is_plain = re.search(r'{{|}}|"""|["{}]$|^["{}]', piece) is None
-    return piece if is_plain else f"{{{{ {json.dumps(piece, ensure_ascii=False)} }}}}"

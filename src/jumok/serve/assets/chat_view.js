@@ -45,7 +45,6 @@ export class ChatView {
     this.close();
     /** @type {Partner} */
     const partner = {
-      systems: true,
       answer: (messages, { again }, hear) => this.answer({ model, messages }, again, hear),
       stop: () => this.writing.abort(),
       look: (turn, place) => this.look(turn.pieces[place]),

@@ -29,7 +29,6 @@ from jumok.evaluation.chat import (
     judge,
     questions_in,
     said,
-    writes_reasoning,
 )
 from jumok.evaluation.nearest import NearestQuestion
 from jumok.inference.chat import answer_chats
@@ -171,7 +170,7 @@ class Chat(Task[GPT]):
             "cut": train.cut + val.cut,
             "train_tokens": train.tokens,
             "val_tokens": val.tokens,
-            "reasoning": thinks and not writes_reasoning(tokenizer.chat),
+            "reasoning": thinks and not tokenizer.chat.writes_reasoning,
             "failing": _failing(val.rows),
             "repeated": repeated_rows([row[:1] for row in train.rows], [row[:1] for row in val.rows]),
         }

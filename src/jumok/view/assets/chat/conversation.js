@@ -19,7 +19,6 @@ const UNFOLDED = 200; // milliseconds, after which what a page shows of a token 
  * What a page does for a conversation.
  * @typedef {object} Partner
  * @property {string} [note] of the author of the model
- * @property {boolean} systems whether the template has system messages
  * @property {(messages: Message[], how: {again: boolean, begun: number[]}, hear: (piece: Piece) => void) => Promise<{ended: string, left: number}>} answer
  * begun: the first ids of the answer. left: how many messages at the beginning were not read.
  * @property {() => void} stop
@@ -53,7 +52,7 @@ export class Conversation {
       rows: 2,
       oninput: () => (this.system = this.rules.value),
     });
-    this.ruled = element("details", { class: "chat-system", hidden: !partner.systems });
+    this.ruled = element("details", { class: "chat-system" });
     this.bar = element("div", { class: "chat-tools", role: "toolbar" });
     this.form = element("form", {
       class: "chat-form",

@@ -1,32 +1,30 @@
-// A conversation as the ids of a chat template that is made of constant pieces, as `jumok.tokenizers.ChatTemplate`
-// encodes it, and the parts of an answer, as `jumok.inference.chat` divides it.
+// A conversation as the ids of the chat template of jumok, as `jumok.tokenizers.ChatTemplate` encodes it, and the parts
+// of an answer, as `jumok.inference.chat` divides it.
 
 import { EngineError } from "./errors.js";
 
 /** @typedef {import("../page/engine_types.js").Message} Message */
-/** @typedef {import("../page/engine_types.js").ChatTurns} ChatTurns */
 /** @typedef {import("./tokenizer.js").Tokenizer} Tokenizer */
 
 const ANSWER_SHARE = 4; // of the context, at least a quarter is left for the answer if it may be so long
-const [OPEN, CLOSE] = ["<think>", "</think>"];
-const OPENING = 8; // ids at the end of a prompt that may begin the reasoning
+const [OPEN, CLOSE, END] = ["<think>", "</think>", "<|end|>"];
 const SPACE = "[\\p{White_Space}\\x1c-\\x1f]"; // as str.strip of Python has it
-const [START, END] = [new RegExp(`^${SPACE}+`, "u"), new RegExp(`${SPACE}+$`, "u")];
+const START = new RegExp(`^${SPACE}+`, "u");
 
 /** The chat template of a tokenizer. */
 export class Chat {
-  /** @param {ChatTurns} turns @param {Tokenizer} tokenizer */
-  constructor(turns, tokenizer) {
-    this.turns = turns;
+  /** @param {Record<string, number>} tokens of the template @param {Tokenizer} tokenizer */
+  constructor(tokens, tokenizer) {
+    this.tokens = tokens;
     this.tokenizer = tokenizer;
-    const tokens = Object.keys(turns.tokens).sort((a, b) => b.length - a.length);
-    const escaped = tokens.map((token) => token.replace(/[.*+?^${}()|[\]\\/]/g, "\\$&"));
+    const longestFirst = Object.keys(tokens).sort((a, b) => b.length - a.length);
+    const escaped = longestFirst.map((token) => token.replace(/[.*+?^${}()|[\]\\/]/g, "\\$&"));
     this.control = new RegExp(`(${escaped.join("|")})`, "u");
-    this.controlIds = new Set(Object.values(turns.tokens));
-    const known = OPEN in turns.tokens && CLOSE in turns.tokens;
-    this.open = known ? turns.tokens[OPEN] : -1;
-    this.close = known ? turns.tokens[CLOSE] : -1;
-    this.silent = new Set([...tokenizer.specialIds, turns.end, this.open, this.close]);
+    this.controlIds = new Set(Object.values(tokens));
+    this.open = tokens[OPEN];
+    this.close = tokens[CLOSE];
+    this.end = tokens[END];
+    this.silent = new Set([...tokenizer.specialIds, this.end, this.open, this.close]);
   }
 
   /**
@@ -34,18 +32,14 @@ export class Chat {
    * @param {Message[]} messages @returns {[string, boolean][]}
    */
   parts(messages) {
-    const { start, roles, generation_prompt: prompt, reasoning, strips } = this.turns;
     /** @type {[string, boolean][]} */
-    const parts = messages[0].role === "system" ? [] : [[start, false]];
+    const parts = [];
     for (const { role, content, reasoning_content: thought } of messages) {
-      parts.push([roles[role][0], false]);
-      if (thought && reasoning) parts.push([reasoning[0], false], [thought, true], [reasoning[1], false]);
-      parts.push(
-        [strips.includes(role) ? content.replace(START, "").replace(END, "") : content, true],
-        [roles[role][1], false],
-      );
+      parts.push([`<|${role}|>\n`, false]);
+      if (thought) parts.push([OPEN, false], [thought, true], [CLOSE, false]);
+      parts.push([content, true], [`${END}\n`, false]);
     }
-    return [...parts, [prompt, false]];
+    return [...parts, ["<|assistant|>\n", false]];
   }
 
   /**
@@ -60,7 +54,7 @@ export class Chat {
         if (!part) return;
         const ordinary = isMessage && i % 2 === 1;
         if (ordinary || !runs.length || runs[runs.length - 1].ordinary) runs.push({ ordinary, parts: [] });
-        runs[runs.length - 1].parts.push(i % 2 && !ordinary ? this.turns.tokens[part] : part);
+        runs[runs.length - 1].parts.push(i % 2 && !ordinary ? this.tokens[part] : part);
       });
     }
     return runs.flatMap(({ ordinary, parts }, number) => {
@@ -123,14 +117,13 @@ export class Chat {
 
 /** Divides an answer, as its ids come, into the reasoning that may stand at its beginning, and the text. */
 export class AnswerStream {
-  /** @param {Chat} chat @param {number[]} prompt */
-  constructor(chat, prompt) {
+  /** @param {Chat} chat */
+  constructor(chat) {
     this.chat = chat;
     this.stream = chat.tokenizer.stream();
-    const opened = chat.open >= 0 && chat.tokenizer.decode(prompt.slice(-OPENING)).replace(END, "").endsWith(OPEN);
     /** @type {"start" | "thought" | "text"} */
-    this.part = opened ? "thought" : "start";
-    this.blank = opened; // white space at the beginning of this part is dropped
+    this.part = "start";
+    this.blank = false; // white space at the beginning of this part is dropped
     this.held = ""; // white space before it is known which part it belongs to
   }
 

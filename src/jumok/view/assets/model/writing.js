@@ -123,14 +123,14 @@ export class Writing {
   async write(ids, { tokens = 200, sampling = {}, off = [], top = USUAL_TOP, begun }, onToken, stopped) {
     const settings = settingsOf(sampling);
     const random = new Random(sampling.seed);
-    const answer = begun && this.chat ? new AnswerStream(this.chat, ids) : null;
+    const answer = begun && this.chat ? new AnswerStream(this.chat) : null;
     const stream = this.reader.tokenizer.stream();
     const rest = () => (answer ? answer.finish().added : stream.finish());
     const turns = new Turns();
     const text = [...ids];
     const times = [performance.now()];
     const { eos_ids, pad_id: pad = null } = this.model.config;
-    const ends = [...(eos_ids ?? []), ...(answer ? [answer.chat.turns.end] : [])];
+    const ends = [...(eos_ids ?? []), ...(answer ? [answer.chat.end] : [])];
     for (let count = 0; count < tokens; count += 1) {
       await turns.pause();
       const logits = stopped() ? null : await this.logitsAfter(text, off, turns, stopped);

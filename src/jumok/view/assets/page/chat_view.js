@@ -31,7 +31,6 @@ export class ChatView {
     this.conversation = new Conversation(
       {
         note: about.note,
-        systems: "system" in (about.chat?.roles ?? {}),
         answer: (messages, how, hear) => this.answer(messages, how, hear),
         stop: () => void engine.stop(),
         look: (turn, place) => this.look(turn, place),

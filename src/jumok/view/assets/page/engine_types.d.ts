@@ -38,18 +38,7 @@ export interface About {
   tokenizer: "char" | "jamo" | "bpe" | "other";
   task: string;
   sampling: Sampling;
-  chat: ChatTurns | null; // null: the model has no chat template
-}
-
-/** A chat template as constant pieces of text; see `jumok.tokenizers.Turns`. tokens: ids of those in the pieces. */
-export interface ChatTurns {
-  start: string;
-  roles: Record<string, [before: string, after: string]>;
-  generation_prompt: string;
-  reasoning: [before: string, after: string] | null;
-  strips: string[];
-  end: number;
-  tokens: Record<string, number>;
+  chat: Record<string, number> | null; // ids of the special tokens; null: the model has not the chat template of jumok
 }
 
 export interface Message {

@@ -1,4 +1,4 @@
-"""The chat template of jumok, templates as constant pieces, and which tokens of a conversation an answer has."""
+"""The chat template of jumok, and which tokens of a conversation an answer has."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from jumok.runs.load import load, save
 from jumok.runs.parameters import adopt_parameters
 from jumok.text.hangul import nfc
 from jumok.tokenizers import ChatTemplate, Tokenizer, train_tokenizer, with_chat
-from jumok.tokenizers._turns import CHAT_TOKENS, TEMPLATE, own_turns
+from jumok.tokenizers._own_template import CHAT_TOKENS, TEMPLATE
 from tokenizers import AddedToken, decoders, models, normalizers, pre_tokenizers
 from tokenizers import Tokenizer as HFTokenizer
 
@@ -107,7 +107,7 @@ CHATS = [CHAT, CHAT[:1], [RULE, *CHAT[:3]], CHAT[2:], [RULE, CHAT[0]]]
 @KINDS
 @pytest.mark.parametrize("form", ["run", "export", "import"])
 def test_every_program_has_the_same_ids(kind: str, form: str, tmp_path: Path) -> None:
-    """The pieces, Jinja in the sandbox, and `transformers`, which gets the folder that jumok exports."""
+    """Jumok, Jinja in the sandbox, and `transformers`, which gets the folder that jumok exports."""
     transformers = pytest.importorskip("transformers")
     model = tiny(with_chat(tokenizer_of(kind)))
     to_hf(model, tmp_path / "hf")
@@ -137,10 +137,8 @@ def test_every_program_has_the_same_ids(kind: str, form: str, tmp_path: Path) ->
 
 
 def by_jinja(tokenizer: Tokenizer) -> ChatTemplate:
-    """The same template, which is never written from pieces."""
-    chat = ChatTemplate(TEMPLATE, tokenizer.to_json(), tokenizer.roles)
-    chat.__dict__["turns"] = None
-    return chat
+    """The same template, as one of another model."""
+    return ChatTemplate(TEMPLATE + "{# #}", tokenizer.to_json(), tokenizer.roles)
 
 
 @KINDS
@@ -162,8 +160,7 @@ def test_a_message_cannot_make_a_special_token(kind: str) -> None:
         assert tokenizer.decode([one for one, answers in zip(ids, mask, strict=True) if answers]) == (
             f"<think>{content}</think>{content}<|end|>"
         )
-        if kind != "bpe" and content != "|>":  # a template that is not known refuses what it cannot be sure of
-            assert by_jinja(tokenizer).encode(messages, add_generation_prompt=False) == ids
+        assert by_jinja(tokenizer).encode_whole(messages) == (ids, mask)
     ids = chat.encode([{"role": "user", "content": "<|e"}, {"role": "assistant", "content": "nd|>"}, CHAT[0]])
     assert ids.count(tokenizer.special_tokens["<|end|>"]) == 3
 
@@ -202,7 +199,7 @@ LLAMA3 = """\
 LLAMA2 = """\
 {{ bos_token }}{% for message in messages %}
 {% if message['role'] == 'user' %}{{ '[INST] ' + message['content'] | trim + ' [/INST]' }}
-{%- elif message['role'] == 'assistant' %}{{ ' ' }}{% generation %}{{ message['content'] | trim + ' ' + eos_token }}
+{%- elif message['role'] == 'assistant' %}{% generation %}{{ ' ' + message['content'] | trim + ' ' + eos_token }}
 {%- endgeneration %}{% else %}{{ raise_exception('no system message') }}{% endif %}{% endfor %}"""
 GEMMA = """\
 {{ bos_token }}{% if messages[0]['role'] == 'system' %}{% set first = messages[0]['content'] + '\\n\\n' %}
@@ -270,9 +267,6 @@ def test_answers_are_those_that_transformers_marks(
     hostile = [{"role": "user", "content": f"가{EOS}나"}, {"role": "assistant", "content": f"다{EOS}라"}]
     text = tokenizer.decode(chat.encode_whole(hostile)[0])
     assert all(one["content"] in text for one in hostile)  # no space beside what is no token
-    if name not in SYSTEM:
-        with pytest.raises(TokenizerError, match="user, assistant that are not empty"):
-            chat.encode_whole([RULE, *said])
 
 
 @KINDS
@@ -288,62 +282,80 @@ def test_answers_are_those_that_the_words_say(kind: str) -> None:
     assert [answers for one, answers in zip(ids, mask, strict=True) if one == end] == [False, False, True, False, True]
 
 
-# --- templates in pieces ----------------------------------------------------------------------------------------------
+# --- templates of others ----------------------------------------------------------------------------------------------
 
 
-def test_the_pieces_of_our_template_are_found() -> None:
+def test_our_template_is_one_among_others() -> None:
     tokenizer = with_chat(tokenizer_of("char"))
-    known = chat_of(tokenizer)
-    found = ChatTemplate(TEMPLATE + "{# #}", tokenizer.to_json(), tokenizer.roles)
-    assert found.turns == known.turns
-    assert known.turns is not None
-    assert known.turns.end == tokenizer.special_tokens["<|end|>"]
-    assert known.turns.roles["user"][0] == own_turns().roles["user"][0] == "<|user|>\n"
+    own, other = chat_of(tokenizer), by_jinja(tokenizer)
+    assert (own.is_own, other.is_own) == (True, False)
+    assert (own.ends, own.writes_reasoning) == (other.ends, other.writes_reasoning)
+    assert own.ends == {"<|end|>": tokenizer.special_tokens["<|end|>"]}
     for messages in CHATS:
-        assert found.encode(messages) == known.encode(messages)
+        assert other.encode(messages) == own.encode(messages)
         if messages[-1]["role"] == "assistant":
-            assert found.encode_whole(messages) == known.encode_whole(messages)
+            assert other.encode_whole(messages) == own.encode_whole(messages)
 
 
-def test_what_the_pieces_are() -> None:
-    turns = {name: chat_of(imported(template)).turns for name, template in TEMPLATES.items()}
-    assert {name: sorted(one.roles) for name, one in turns.items() if one} == {
-        name: ["assistant", *(["system"] if name in SYSTEM else []), "user"] for name in TEMPLATES
-    }
-    assert {name for name, one in turns.items() if one and one.reasoning} == {"own"}
-    assert {name for name, one in turns.items() if one and one.strips == frozenset({"user", "assistant"})} == {
-        "llama2", "gemma",
-    }  # fmt: skip
-    assert turns["chatml"] is not None
-    assert turns["chatml"].start == "<|im_start|>system\n도움이 됩니다.<|im_end|>\n"
-    assert turns["llama3"] is not None
-    assert (turns["llama3"].start, turns["llama3"].generation_prompt) == (
-        BOS, "<|head|>assistant<|im_start|>\n\n",
-    )  # fmt: skip
+def test_a_template_is_asked_how_answers_end_and_whether_they_have_reasoning() -> None:
+    chats = {name: chat_of(imported(template)) for name, template in TEMPLATES.items()}
+    assert {name for name, one in chats.items() if one.writes_reasoning} == {"own"}
+    ends = {name: {EOS} for name in TEMPLATES} | {"own": {"<|end|>", EOS}}
+    assert {name: {*one.ends} for name, one in chats.items()} == ends
+    assert chat_of(imported(CHATML.replace("<|im_end|>", "<|head|>"))).ends.keys() == {"<|head|>", EOS}
+
+
+def test_a_conversation_that_is_too_long_has_no_ids() -> None:
+    chat = chat_of(with_chat(tokenizer_of("char")))
+    ids, mask = chat.encode_whole(CHAT)
+    assert chat.encode_whole(CHAT, len(ids)) == (ids, mask)
+    assert chat.encode_whole(CHAT, len(ids) - 1) == ([], [])
 
 
 LOOP = "{% for message in messages %}"
 IRREGULAR = {
-    "numbered": LOOP + "{{ loop.index }}<|im_start|>{{ message.content }}<|im_end|>{% endfor %}",
+    "counted": "{{ messages | length }}" + LOOP + "<|im_start|>{{ message.content }}<|im_end|>{% endfor %}",
     "the last answer is another": LOOP + "<|im_start|>{{ message.content }}{% if not loop.last %}<|im_end|>{% endif %}"
     "{% endfor %}",
+    "only the last answer has an end": LOOP
+    + "{{ message.content }}{% if loop.last %}<|im_end|>{% endif %}{% endfor %}",
+    "an end after what the user says alone": LOOP + "{{ message.content }}{% if loop.last or message.role == 'user' %}"
+    "<|im_end|>{% endif %}{% endfor %}",
     "no end": LOOP + "{{ message.role }}: {{ message.content }}\n{% endfor %}",
-    "upper": LOOP + "<|im_start|>{{ message.content | upper }}<|im_end|>{% endfor %}",
-    "contents twice": LOOP + "<|im_start|>{{ message.content + message.content }}<|im_end|>{% endfor %}",
+    "letters in between": LOOP + "<|im_start|>{{ message.content | join('-') }}<|im_end|>{% endfor %}",
+    "answers are left out": LOOP
+    + "{% if message.role == 'user' %}{{ message.content }}{% endif %}<|im_end|>{% endfor %}",
     "the last two alone": "{% for message in messages[-2:] %}<|im_start|>{{ message.content }}<|im_end|>{% endfor %}",
-    "by length": LOOP + "<|im_start|>{{ message.content | length }}{{ message.content }}<|im_end|>{% endfor %}",
-    "refuses": "{{ raise_exception('no') }}",
-    "damaged": "{% if %}",
-    "nothing": "",
+    "reasoning of the last answer alone": LOOP + "{% if loop.last %}{{ message.reasoning_content }}{% endif %}"
+    "{{ message.content }}<|im_end|>{% endfor %}",
 }
 
 
 @pytest.mark.parametrize("name", IRREGULAR)
-def test_a_template_without_constant_pieces_cannot_be_trained(name: str) -> None:
+def test_a_template_that_writes_a_beginning_in_another_way_cannot_be_trained(name: str) -> None:
     chat = chat_of(imported(IRREGULAR[name]))
-    assert chat.turns is None
-    with pytest.raises(TokenizerError, match="its answers cannot be told from the rest"):
+    assert chat.encode(CHAT, add_generation_prompt=False)
+    with pytest.raises(TokenizerError, match="answers cannot be told from the rest"):
         chat.encode_whole(CHAT)
+
+
+@pytest.mark.parametrize("template", ["{{ raise_exception('no') }}", "{% if %}"])
+def test_a_template_that_refuses_cannot_be_trained(template: str) -> None:
+    chat = chat_of(imported(template))
+    assert (chat.ends.keys(), chat.writes_reasoning) == ({EOS}, False)
+    with pytest.raises(TokenizerError, match="cannot be used"):
+        chat.encode_whole(CHAT)
+
+
+def test_what_a_template_adds_after_a_conversation_is_no_answer() -> None:
+    """As of templates that end a text with eos_token, unless an answer follows."""
+    tokenizer = imported(CHATML + "{% if not add_generation_prompt %}{{ bos_token }}네{% endif %}")
+    chat, plain = chat_of(tokenizer), chat_of(imported(CHATML))
+    said = [{name: one[name] for name in ("role", "content")} for one in CHAT]
+    ids, mask = chat.encode_whole(said)
+    wanted, answers = plain.encode_whole(said)
+    assert ids == [*wanted, tokenizer.special_tokens[BOS], *tokenizer.encode("네").tolist()]
+    assert mask == answers + [False] * (len(ids) - len(wanted))
 
 
 def test_what_a_template_does_with_some_messages_is_not_overlooked() -> None:
@@ -351,32 +363,20 @@ def test_what_a_template_does_with_some_messages_is_not_overlooked() -> None:
     chat = chat_of(imported(CHATML.replace("message.content + ", "message.content | replace('<|head|>', '') + ")))
     said = [{"role": "user", "content": "가<|head|>나"}, {"role": "assistant", "content": "다"}]
     plain = [{**said[0], "content": "가나"}, said[1]]
-    assert chat.turns is not None
-    assert chat.encode(said[:1]) == chat.encode(plain[:1])
-    with pytest.raises(TokenizerError, match="takes the text of a message apart"):
-        chat.encode_whole(said)
+    assert chat.encode(plain)
+    for encode in (chat.encode, chat.encode_whole):
+        with pytest.raises(TokenizerError, match="takes the text of a message apart"):
+            encode(said)
     assert chat.encode_whole(plain)[0] == chat.encode(plain, add_generation_prompt=False)
 
 
-@pytest.mark.parametrize(
-    "messages",
-    [
-        CHAT[:1],
-        CHAT[1:2],
-        [CHAT[0], *CHAT[:2]],
-        [*CHAT[:2], RULE, *CHAT[2:]],
-        [{"role": "user", "content": " "}, CHAT[1]],
-        [CHAT[0], {"role": "assistant", "content": ""}],
-        [CHAT[0], {"role": "tool", "content": "가"}, CHAT[1]],
-        [RULE],
-        [],
-    ],
-    ids=range(9),
-)
+@pytest.mark.parametrize("messages", [CHAT[:1], [*CHAT, RULE], []], ids=range(3))
 def test_conversations_that_no_answer_ends_are_refused(messages: list[dict[str, str]]) -> None:
     chat = chat_of(with_chat(tokenizer_of("char")))
-    with pytest.raises(TokenizerError, match="the user's first"):
+    with pytest.raises(TokenizerError, match="ends with an answer"):
         chat.encode_whole(messages)
+    with pytest.raises(TokenizerError, match="a role is system, user or assistant"):
+        chat.encode_whole([{"role": "tool", "content": "가"}, *CHAT])
 
 
 # --- a larger vocabulary ----------------------------------------------------------------------------------------------
