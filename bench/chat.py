@@ -6,8 +6,8 @@
 Pretraining on `stories` and `talk` as plain text, then conversations (SFT), then rewards for right answers, most of
 them to questions of the weakest skills: `jumok train`, for so many minutes (or --steps) each. After each stage the
 table of skills is printed: the share of right answers to questions of the test part of `talk`, whose names, numbers and
-words were not in training. Which skills are the weakest is read from that table, so the choice knows of the test
-part, though no question of it is trained on. A stage that was stopped goes on, and one that has ended is not repeated.
+words were not in training. Which skills are the weakest is decided by other questions of that part, none of which is
+among those of the table. A stage that was stopped goes on, and one that has ended is not repeated.
 """
 
 from __future__ import annotations
@@ -64,8 +64,10 @@ def main() -> None:
         if stage in given.skip:
             continue
         run, figures = given.out / stage, given.out / f"{stage}.json"
-        if stage == "rewarded":
-            write_rewards(given.out / "rewards.jsonl", tables["tuned"], given.rows, not given.no_thinking)
+        if stage == "rewarded" and not (given.out / "rewards.jsonl").exists():
+            asked = write_other_questions(given.out, given.test_rows, not given.no_thinking)
+            skills = judge_chat(given.out / "tuned", asked)
+            write_rewards(given.out / "rewards.jsonl", skills, given.rows, not given.no_thinking)
         init = [] if before is None else ["--init", str(before)]
         train(run, [*(str(given.out / text) for text in texts), *options, *init, *length])
         if not figures.exists():
@@ -87,13 +89,26 @@ def write(path: Path, *arguments: str) -> None:
         part.rename(path)
 
 
-def write_rewards(path: Path, figures: dict[str, Any], rows: int, thinking: bool) -> None:
-    """Write conversations of the training part, most of them of the weakest skills, if that was not done."""
-    if not path.exists():
-        weakest = sorted(figures, key=lambda skill: figures[skill]["right"])[:WEAKEST]
-        written = talk.write(rows, seed=1, thinking=thinking)
-        kept = [row for number, row in enumerate(written) if row["skill"] in weakest or number % OTHERS == 0]
-        path.write_text("".join(map(talk.json_line, kept)), encoding="utf-8")
+def write_other_questions(out: Path, rows: int, thinking: bool) -> Path:
+    """Write conversations of the test part in which other things are said than in those of test.jsonl."""
+    known = {asked(row) for row in map(json.loads, (out / "test.jsonl").read_text(encoding="utf-8").splitlines())}
+    written = [row for row in talk.write(rows, seed=1, part="test", thinking=thinking) if asked(row) not in known]
+    path = out / "other-questions.jsonl"
+    path.write_text("".join(map(talk.json_line, written)), encoding="utf-8")
+    return path
+
+
+def asked(row: dict[str, Any]) -> tuple[str, ...]:
+    """Return all that the user says in a conversation."""
+    return tuple(message["content"] for message in row["messages"] if message["role"] == "user")
+
+
+def write_rewards(path: Path, skills: dict[str, Any], rows: int, thinking: bool) -> None:
+    """Write conversations of the training part, most of them of the weakest skills."""
+    weakest = sorted(skills, key=lambda skill: skills[skill]["right"])[:WEAKEST]
+    written = talk.write(rows, seed=1, thinking=thinking)
+    kept = [row for number, row in enumerate(written) if row["skill"] in weakest or number % OTHERS == 0]
+    path.write_text("".join(map(talk.json_line, kept)), encoding="utf-8")
 
 
 def train(run: Path, arguments: list[str]) -> None:
