@@ -24,16 +24,14 @@ schools.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from datetime import date
-from fractions import Fraction
-from functools import partial
-from math import comb
 from random import Random
-from typing import NamedTuple
+from typing import TypeVar
 
 from jumok.config import require_range
+from jumok.memory import require_memory
+from jumok.messages import message
 
 COLUMNS = ("source", "target")
 """The names of the two columns of `write`."""
@@ -41,7 +39,10 @@ COLUMNS = ("source", "target")
 LONGEST = 12
 """Digits of the longest plain number of `write`: below 조."""
 
+BYTES_PER_PAIR = 400  # in memory
+
 Pair = tuple[str, str]
+T = TypeVar("T")
 
 _DIGITS = "영일이삼사오육칠팔구"
 _NATIVE_ONES = ("", "하나", "둘", "셋", "넷", "다섯", "여섯", "일곱", "여덟", "아홉")
@@ -141,7 +142,7 @@ def _read_group(group: int) -> str:
     return read
 
 
-# --- Pools of pairs, each pair a function of its number in the pool -----------------------------------------------
+# --- Pairs at random ----------------------------------------------------------------------------------------------
 
 # Units that take native numerals, and nouns that they count. Not included are units before which both 석 and 세 are
 # used (종이 석 장, 석 달), and units with both numerals (3번 is 세 번, three times, or 삼 번, number three).
@@ -178,184 +179,125 @@ _MEASURES = {
     "L": "리터",
     "mL": "밀리리터",
 }
-_AREA_CODES = ("02", *(f"0{area}" for area in (31, 32, 33, 41, 42, 43, 44, 51, 52, 53, 54, 55, 61, 62, 63, 64)))
-
-
-class _Pool(NamedTuple):
-    """`size` pairs with different sources; `pair(n)` returns number n."""
-
-    size: int
-    pair: Callable[[int], Pair]
-    weight: Fraction = Fraction(1)
-    amounts: bool = False  # the sources begin with a number that can have commas
-
-
-def _plain(number: int) -> Pair:
-    return str(number), read_number(number)
-
-
-def _price(coins: int) -> Pair:
-    won = 10 * coins  # there is no smaller coin
-    return f"{won}원", f"{read_number(won)} 원"
-
-
-def _sparse(pair: Callable[[int], Pair], digits: int, zeros: int, index: int) -> Pair:
-    return pair(_with_zeros(digits, zeros, index))
-
-
-def _count(phrases: Sequence[str], index: int) -> Pair:
-    """Count with a phrase, which is a unit, or a noun and a unit separated by a space."""
-    phrase, number = divmod(index, 99)
-    noun, space, unit = phrases[phrase].rpartition(" ")
-    return f"{noun}{space}{number + 1}{unit}", f"{noun}{space}{read_counted(number + 1, unit)}"
-
-
-def _numbered(unit: str, index: int) -> Pair:
-    return f"{index + 1}{unit}", f"{read_number(index + 1)} {unit}"
-
-
-def _measure(places: int, index: int) -> Pair:
-    index, symbol = divmod(index, len(_MEASURES))
-    number = _with_places(index, places) if places else str(index + 1)
-    return f"{number}{list(_MEASURES)[symbol]}", f"{read_decimal(number)} {list(_MEASURES.values())[symbol]}"
-
-
-def _decimal(first: int, places: int, index: int) -> Pair:
-    number = _with_places(first + index, places)
-    return number, read_decimal(number)
-
-
-def _percent(places: int, index: int) -> Pair:
-    number = _with_places(index, places) if places else str(index)
-    return f"{number}%", f"{read_decimal(number)} 퍼센트"
-
-
-def _fraction(index: int) -> Pair:
-    above, below = index // 98 + 1, index % 98 + 2
-    return f"{above}/{below}", f"{read_number(below)}분의 {read_number(above)}"
-
-
-def _date(first: date, with_year: bool, index: int) -> Pair:
-    day = date.fromordinal(first.toordinal() + index)
-    source = f"{day.month}월 {day.day}일"
-    if not with_year:
-        return source, read_date(None, day.month, day.day)
-    return f"{day.year}년 {source}", read_date(day.year, day.month, day.day)
-
-
-def _minutes(index: int) -> Pair:
-    index, minute = divmod(index, 60)
-    return _clock(index, minute, 0)
-
-
-def _seconds(index: int) -> Pair:
-    index, second = divmod(index, 59)
-    index, minute = divmod(index, 59)
-    return _clock(index, minute + 1, second + 1)
-
-
-def _clock(face: int, minute: int, second: int) -> Pair:
-    """Tell a time by one of 48 faces: the hours 0 to 23, then the hours 1 to 12 with 오전 and with 오후."""
-    half = ("", "", "오전 ", "오후 ")[face // 12]
-    hour = face % 12 + 1 if half else face
-    source = [f"{hour}시", f"{minute}분" if minute else "", f"{second}초" if second else ""]
-    return half + " ".join(filter(None, source)), half + read_time(hour, minute, second)
-
-
-def _mobile(index: int) -> Pair:
-    number = f"010-{2_000 + index // 10_000}-{index % 10_000:04}"
-    return number, read_phone(number)
-
-
-def _landline(index: int) -> Pair:
-    index, area = divmod(index, len(_AREA_CODES))
-    exchange, line = divmod(index, 10_000)
-    number = f"{_AREA_CODES[area]}-{200 + exchange if exchange < 800 else 1_200 + exchange}-{line:04}"
-    return number, read_phone(number)
-
-
-def _with_places(index: int, places: int) -> str:
-    """Return decimal number `index` with `places` places and no final 0: 0.1, 0.2, ... 0.9, 1.1, ... for one place."""
-    whole, fraction = divmod(index, 9 * 10 ** (places - 1))
-    return f"{whole}.{fraction // 9 * 10 + fraction % 9 + 1:0{places}}"
-
-
-def _lengths(pair: Callable[[int], Pair], longest: int) -> list[_Pool]:
-    """Return pools of numbers with equally frequent lengths, and equally frequent numbers of zeros for each length.
-
-    With independent random digits, numbers such as 10,000 or 300,000,000, with omitted groups, would be very rare.
-    """
-    pools = [_Pool(10, pair, amounts=True)]
-    for digits in range(2, longest + 1):
-        for zeros in range(digits):
-            size, numbers = 9 * _ways(digits - 1, zeros), partial(_sparse, pair, digits, zeros)
-            pools.append(_Pool(size, numbers, weight=Fraction(1, digits), amounts=True))
-    return pools
-
-
-def _with_zeros(digits: int, zeros: int, index: int) -> int:
-    """Return number `index`, in ascending order, of the numbers with `digits` digits of which `zeros` are 0."""
-    first, index = divmod(index, _ways(digits - 1, zeros))
-    number = first + 1
-    for places in reversed(range(digits - 1)):  # after the next digit
-        if index < _ways(places, zeros - 1):
-            number, zeros = 10 * number, zeros - 1
-        else:
-            digit, index = divmod(index - _ways(places, zeros - 1), _ways(places, zeros))
-            number = 10 * number + digit + 1
-    return number
-
-
-def _ways(places: int, zeros: int) -> int:
-    """Return the number of digit strings of length `places` with `zeros` zeros."""
-    return comb(places, zeros) * 9 ** (places - zeros) if 0 <= zeros <= places else 0
-
-
-def _decimal_pool(digits: int, places: int) -> _Pool:
-    """Return a pool of decimals with `digits` digits before the point and `places` after it."""
-    first, after = (10**length * 9 * 10 ** (places - 1) for length in (digits - 1, digits))
-    first = 0 if digits == 1 else first
-    return _Pool(after - first, partial(_decimal, first, places), amounts=True)
+_AREA_CODES = ["02", *(f"0{area}" for area in (31, 32, 33, 41, 42, 43, 44, 51, 52, 53, 54, 55, 61, 62, 63, 64))]
 
 
 _PHRASES = [f"{noun} {unit}" for unit, nouns in _COUNTED.items() for noun in nouns.split()]
-_YEARS = (date(1000, 1, 1), date(3000, 1, 1))  # the second is excluded
 
-# The share of each kind of pairs in percent, which is divided among its pools by their weights.
-_KINDS: list[tuple[int, Sequence[_Pool]]] = [
-    # number
-    (40, _lengths(_plain, LONGEST)),
-    # count
-    (10, [_Pool(99 * len(each), partial(_count, each)) for each in (list(_COUNTED), _PHRASES)]),
-    # date
-    (
-        10,
-        [
-            _Pool(366, partial(_date, date(2000, 1, 1), False)),
-            _Pool((_YEARS[1] - _YEARS[0]).days, partial(_date, _YEARS[0], True)),
-        ],
-    ),
-    # price
-    (10, _lengths(_price, 8)),
-    # time
-    (6, [_Pool(48 * 60, _minutes), _Pool(48 * 59 * 59, _seconds)]),
-    # phone
-    (6, [_Pool(8_000 * 10_000, _mobile), _Pool(8_800 * 10_000 * len(_AREA_CODES), _landline)]),
-    # measure
-    (
-        6,
-        [
-            *(_Pool(highest, partial(_numbered, unit)) for unit, highest in _NUMBERED.items()),
-            *(_Pool(999 * 9**places * len(_MEASURES), partial(_measure, places)) for places in (0, 1)),
-        ],
-    ),
-    # decimal
-    (4, [_decimal_pool(digits, places) for digits in range(1, 5) for places in range(1, 4)]),
-    # percent
-    (4, [_Pool(101, partial(_percent, 0)), *(_Pool(90 * 10**places, partial(_percent, places)) for places in (1, 2))]),
-    # fraction
-    (4, [_Pool(99 * 98, _fraction)]),
-]
+
+class _Draw:
+    """Random numbers, and the pairs made of them: a source, and its reading."""
+
+    def __init__(self, seed: int) -> None:
+        self._random = Random(seed).random
+
+    def below(self, bound: int) -> int:
+        return int(self._random() * bound)
+
+    def of(self, options: list[T]) -> T:
+        return options[self.below(len(options))]
+
+    def shuffle(self, rows: list[T]) -> None:
+        for last in range(len(rows) - 1, 0, -1):
+            other = self.below(last + 1)
+            rows[last], rows[other] = rows[other], rows[last]
+
+    def _of_any_length(self, longest: int) -> int:
+        """Return a number whose length is equally likely, and for each length its number of zeros.
+
+        With independent random digits, numbers such as 10,000 or 300,000,000, with omitted groups, would be very rare.
+        """
+        length = 1 + self.below(longest)
+        if length == 1:
+            return self.below(10)
+        zeros = self.below(length)
+        rest = [0] * zeros + [1 + self.below(9) for _ in range(length - 1 - zeros)]
+        self.shuffle(rest)
+        return int("".join(map(str, [1 + self.below(9), *rest])))
+
+    def _with_places(self, whole: int | str, places: int) -> str:
+        """Return a decimal number with so many places and no final 0."""
+        return f"{whole}.{10 * self.below(10 ** (places - 1)) + 1 + self.below(9):0{places}}"
+
+    def _written(self, number: int) -> str:
+        return f"{number:,}" if self.below(2) else str(number)
+
+    def number(self) -> Pair:
+        number = self._of_any_length(LONGEST)
+        return self._written(number), read_number(number)
+
+    def price(self) -> Pair:
+        won = 10 * self._of_any_length(8)  # there is no smaller coin
+        return f"{self._written(won)}원", f"{read_number(won)} 원"
+
+    def count(self) -> Pair:
+        noun, space, unit = self.of(self.of([list(_COUNTED), _PHRASES])).rpartition(" ")
+        number = 1 + self.below(99)
+        return f"{noun}{space}{number}{unit}", f"{noun}{space}{read_counted(number, unit)}"
+
+    def date(self) -> Pair:
+        first, last = self.of([(date(2000, 1, 1), date(2001, 1, 1)), (date(1000, 1, 1), date(3000, 1, 1))])
+        day = date.fromordinal(first.toordinal() + self.below((last - first).days))
+        source = f"{day.month}월 {day.day}일"
+        if first.year == 2000:
+            return source, read_date(None, day.month, day.day)
+        return f"{day.year}년 {source}", read_date(day.year, day.month, day.day)
+
+    def time(self) -> Pair:
+        """Return one of the hours 0 to 23, or of 1 to 12 with 오전 or 오후; with minutes, or also with seconds."""
+        half = self.of(["", "", "오전 ", "오후 "])
+        hour = 1 + self.below(12) if half else self.below(24)
+        minute, second = self.of([(self.below(60), 0), (1 + self.below(59), 1 + self.below(59))])
+        source = [f"{hour}시", f"{minute}분" if minute else "", f"{second}초" if second else ""]
+        return half + " ".join(filter(None, source)), half + read_time(hour, minute, second)
+
+    def phone(self) -> Pair:
+        line = f"{self.below(10_000):04}"
+        mobile = f"010-{2_000 + self.below(8_000)}-{line}"
+        exchange = self.below(8_800)
+        landline = f"{self.of(_AREA_CODES)}-{exchange + (200 if exchange < 800 else 1_200)}-{line}"
+        number = self.of([mobile, landline])
+        return number, read_phone(number)
+
+    def measure(self) -> Pair:
+        kind = self.below(len(_NUMBERED) + 2)
+        if kind < len(_NUMBERED):
+            unit, highest = list(_NUMBERED.items())[kind]
+            number = 1 + self.below(highest)
+            return f"{number}{unit}", f"{read_number(number)} {unit}"
+        symbol, unit = self.of(list(_MEASURES.items()))
+        text = str(1 + self.below(999)) if kind == len(_NUMBERED) else self._with_places(self.below(999), 1)
+        return f"{text}{symbol}", f"{read_decimal(text)} {unit}"
+
+    def decimal(self) -> Pair:
+        digits = 1 + self.below(4)
+        lowest = 10 ** (digits - 1) if digits > 1 else 0
+        number = self._with_places(self._written(lowest + self.below(10**digits - lowest)), 1 + self.below(3))
+        return number, read_decimal(number.replace(",", ""))
+
+    def percent(self) -> Pair:
+        places = self.below(3)
+        number = self._with_places(self.below(100), places) if places else str(self.below(101))
+        return f"{number}%", f"{read_decimal(number)} 퍼센트"
+
+    def fraction(self) -> Pair:
+        above, below = 1 + self.below(99), 2 + self.below(98)
+        return f"{above}/{below}", f"{read_number(below)}분의 {read_number(above)}"
+
+
+_SHARES: dict[Callable[[_Draw], Pair], int] = {  # in percent
+    _Draw.number: 40,
+    _Draw.count: 10,
+    _Draw.date: 10,
+    _Draw.price: 10,
+    _Draw.time: 6,
+    _Draw.phone: 6,
+    _Draw.measure: 6,
+    _Draw.decimal: 4,
+    _Draw.percent: 4,
+    _Draw.fraction: 4,
+}
+_KINDS = [kind for kind, share in _SHARES.items() for _ in range(share)]
 
 
 # --- The stream ---------------------------------------------------------------------------------------------------
@@ -365,7 +307,7 @@ def write(rows: int, seed: int = 0) -> Iterator[Pair]:
     """Yield `rows` pairs of source and target: text with digits, and its reading.
 
     Plain numbers have the largest share. They have 1 to `LONGEST` digits, with or without commas; all lengths, and all
-    numbers of zeros, are about equally frequent. If a pool has too few sources, the others get its share.
+    numbers of zeros, are about equally frequent. A kind of which all pairs are drawn leaves its share to the others.
 
     No source occurs twice, not even with and without commas. The mixture is the same from the first row to the last, so
     the last rows can serve as validation data. A longer stream does not begin with a shorter one. Cells contain no tab,
@@ -373,61 +315,22 @@ def write(rows: int, seed: int = 0) -> Iterator[Pair]:
     `random.Random(seed).random()` is used.
 
     Args:
-        rows: number of pairs.
+        rows: number of pairs, which are all drawn before the first one is yielded.
 
     Raises:
-        ConfigError: `rows` or `seed` is negative.
+        ConfigError: `rows` or `seed` is negative, or the pairs do not fit into the memory.
     """
     require_range("rows", rows, 0)
     require_range("seed", seed, 0)
-    return _write(_quotas(rows), Random(seed).random)
+    require_memory(BYTES_PER_PAIR * rows, message("pairs of numbers"))
+    return _write(rows, _Draw(seed))
 
 
-def _quotas(rows: int) -> list[tuple[_Pool, int]]:
-    """Return the number of rows of each pool: its share, or its size if that is smaller."""
-    shares = []
-    for percent, pools in _KINDS:
-        weights = sum((pool.weight for pool in pools), Fraction())
-        shares += [(pool, percent * pool.weight / weights) for pool in pools]
-    shares.sort(key=lambda entry: entry[0].size / entry[1])  # the first to be exhausted comes first
-    left, owed, given = sum((share for _, share in shares), Fraction()), Fraction(rows), 0
-    quotas = []
-    for pool, share in shares:
-        part = min(Fraction(pool.size), owed * share / left)
-        owed, left = owed - part, left - share
-        quotas.append((pool, rows - round(owed) - given))  # rounding errors do not accumulate
-        given = rows - round(owed)
-    return quotas[::-1]  # the largest first, which makes drawing fast
-
-
-def _write(quotas: Sequence[tuple[_Pool, int]], draw: Callable[[], float]) -> Iterator[Pair]:
-    orders = [_shuffled(pool.size, draw) for pool, _ in quotas]
-    owed = [quota for _, quota in quotas]
-    for rows in range(sum(owed), 0, -1):
-        at, ticket = 0, int(draw() * rows)
-        while ticket >= owed[at]:  # the probability of a pool is proportional to its remaining rows
-            ticket -= owed[at]
-            at += 1
-        owed[at] -= 1
-        pool = quotas[at][0]
-        source, target = pool.pair(next(orders[at]))
-        if pool.amounts and draw() < 0.5:
-            source = re.sub("^[0-9]+", lambda digits: f"{int(digits[0]):,}", source)
-        yield source, target
-
-
-def _shuffled(size: int, draw: Callable[[], float]) -> Iterator[int]:
-    """Yield the numbers below `size`, each once, in random order, without storing them.
-
-    A counter is permuted by invertible steps modulo a power of two: multiplication by an odd number, addition, and
-    exclusive or with its upper half. Results of `size` or more are skipped.
-    """
-    bits = max(1, (size - 1).bit_length())
-    steps = [(int(draw() * 2**53) | 1, int(draw() * 2**53)) for _ in range(4)]
-    for count in range(2**bits):
-        scrambled = count
-        for factor, term in steps:
-            scrambled = (scrambled * factor + term) % 2**bits
-            scrambled ^= scrambled >> (bits + 1) // 2
-        if scrambled < size:
-            yield scrambled
+def _write(rows: int, draw: _Draw) -> Iterator[Pair]:
+    found: dict[str, str] = {}  # sources by their readings, which are those of one source, with or without commas
+    while len(found) < rows:
+        source, target = draw.of(_KINDS)(draw)
+        found[target] = source
+    pairs = [(source, target) for target, source in found.items()]
+    draw.shuffle(pairs)  # kinds with few pairs are drawn to their end first
+    yield from pairs
