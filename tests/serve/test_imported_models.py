@@ -40,6 +40,7 @@ CHAT = [
 TEMPLATE = (
     "{{ bos_token }}{% for message in messages %}<|{{ message.role }}|>{{ message.content }}<|end|>{% endfor %}"
     "{% if add_generation_prompt %}<|assistant|>{% endif %}"
+    "{% if messages[-1].content == '거절' %}{{ raise_exception('no') }}{% endif %}"
 )
 
 
@@ -149,9 +150,9 @@ def test_a_message_does_not_end_its_turn(post: Callable[..., Any]) -> None:
 
 
 def test_a_template_that_refuses_is_a_bad_request(post: Callable[..., Any]) -> None:
-    messages = [{"role": "user", "content": one} for one in ("\ufdd0", "나는")]  # not in turn, so Jinja writes them
+    messages = [{"role": "user", "content": "거절"}]
     found = post("/v1/chat/completions", 400, model="chat", messages=messages, max_tokens=1)
-    assert "no characters" in found["error"]["message"]
+    assert "chat template" in found["error"]["message"]
 
 
 # --- one request ------------------------------------------------------------------------------------------------------
