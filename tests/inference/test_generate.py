@@ -353,27 +353,6 @@ def test_each_part_goes_back_to_its_own_mode():
     assert [part.training for part in model.modules()] == before
 
 
-# --- the window -------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("family", "context", "settings"),
-    [
-        (FAMILIES[(row + column) % 2], context, settings)
-        for row, context in enumerate((1, 2, 12))
-        for column, settings in enumerate(({"temperature": 0}, {"seed": 3}, {"seed": 3, "repetition_penalty": 1.3}))
-    ],
-    ids=str,
-)
-def test_text_with_and_without_a_cache_is_the_same(family: str, context: int, settings: dict[str, Any]):
-    model = tiny(family=family, context_length=context)
-    long = TEXT[:50]
-    for prompt in ("", "나", long):
-        cached = generate(model, prompt, tokens=24, samples=2, **settings)
-        assert cached == generate(model, prompt, tokens=24, samples=2, cache=False, **settings)
-
-
 # --- prompts ----------------------------------------------------------------------------------------------------------
 
 

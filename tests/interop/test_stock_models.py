@@ -16,13 +16,11 @@ from torch import Tensor, nn
 
 import jumok
 from jumok.config import (
-    SIZES,
     BERTConfig,
     GPTConfig,
     GPTVariantConfig,
     count_constants,
     count_parameters,
-    field_types,
 )
 from jumok.config.huggingface import our_config
 from jumok.config.huggingface._classes import CLASSES
@@ -226,23 +224,6 @@ def test_what_transformers_saves_is_read_and_goes_back_bit_by_bit(case: str, fol
         assert getattr(again.config, name, None) == getattr(stock.config, name, None), name
 
 
-@pytest.mark.parametrize("case", ["Qwen3, options", "yarn", "GPT-NeoX", "Mistral"])
-@torch.no_grad()
-def test_cached_is_uncached_and_rows_may_differ_in_length(case: str, folder: Path) -> None:
-    saved(case, folder)
-    model, ids = from_hf(folder), IDS[::2]
-    whole, cache = model(ids), model.new_cache(2)
-    for start, stop in ((0, 13), (13, 14), (14, 30), (30, T)):
-        torch.testing.assert_close(model(ids[:, start:stop], cache), whole[:, start:stop], rtol=0, atol=1e-9)
-    cache, starts = model.new_cache(2), [4, 21]
-    model(ids[:, :21], cache)  # the first row begins again after its fourth token
-    for done in range(6):
-        cache.begin_at([start + done for start in starts], 1)
-        newest = torch.stack([ids[row, start + done] for row, start in enumerate(starts)])[:, None]
-        for row, logits in enumerate(model(newest, cache)):
-            torch.testing.assert_close(logits[0], whole[row, starts[row] + done], rtol=0, atol=1e-9)
-
-
 @torch.no_grad()
 def test_longrope_with_a_cache_is_that_of_the_stock_class(folder: Path) -> None:
     """Keys of the first 16 positions stay as they were when the text grows beyond them, here and there."""
@@ -258,19 +239,6 @@ def test_longrope_with_a_cache_is_that_of_the_stock_class(folder: Path) -> None:
 def test_a_plain_qwen3_is_the_modern_family(folder: Path) -> None:
     saved("Qwen3", folder, sliding_window=7)  # not in use
     assert type(from_hf(folder).config) is GPTConfig
-
-
-@torch.no_grad()
-def test_the_blog_configuration_is_exported_exactly(folder: Path) -> None:
-    """`--size nanokogpt` has 8 heads of 16 and a width of 256, which GPT-2 can express only with padded heads."""
-    shape = {name: value for name, value in SIZES["nanokogpt"].items() if name in field_types(GPTConfig)}
-    model = GPT(GPTConfig(vocab_size=V, **shape)).double().eval()
-    for parameter in model.parameters():
-        nn.init.normal_(parameter, std=0.05)
-    to_hf(model, folder)
-    stock = transformers.GPT2LMHeadModel.from_pretrained(folder, dtype=torch.float64)
-    assert (stock.config.n_head, stock.config.n_embd) == (8, 256)
-    assert_same(model, stock)
 
 
 @torch.no_grad()

@@ -201,21 +201,6 @@ def test_a_recording_is_the_trace_of_python() -> None:
         np.testing.assert_allclose(layers, expected["attentions"][0]["stats"][name], rtol=2e-3, atol=1e-4)
 
 
-def test_one_step_has_all_its_parts() -> None:
-    model = model_of(GPTConfig, tokenizer_of("char"))
-    ids = model.tokenizer.encode(PROMPT * 12).tolist()
-    step = ask(model, ("step", ids, {"layer": 1}))[0]["found"]
-    assert step["texts"][-1] == step["token"]["text"] == "에"
-    assert step["length"] == len(step["texts"]) == step["position"] + 1
-    layer = step["layers"][1]
-    scores, weights = np.array(layer["scores"]).reshape(4, -1), np.array(layer["weights"]).reshape(4, -1)
-    keys = np.array(layer["keys"]).reshape(4, step["length"], 8)
-    queries = np.array(layer["q_rotated"]).reshape(4, 8)
-    np.testing.assert_allclose(np.einsum("hd,htd->ht", queries, keys) / 8**0.5, scores, atol=1e-4)
-    np.testing.assert_allclose(weights.sum(1), 1, atol=1e-5)
-    assert step["top"][0]["id"] == int(np.argmax(step["logits"]))
-
-
 FRAME = Frame(before=(2, 1), after=(3,))
 
 
