@@ -21,7 +21,7 @@ def test_figures_as_json(jumok: Jumok) -> None:
     assert found["size"] == "nano"
     assert found["context_length"] == 128
     assert found["torch"] == torch.__version__
-    assert found["float32_gflops"] > 0.1 < found["memory_gb_per_second"]
+    assert found["float32_gflops"] > 0 < found["memory_gb_per_second"]
     assert found["train_tokens_per_second"] > 0 < found["generate_tokens_per_second"]
 
 

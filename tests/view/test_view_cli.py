@@ -88,14 +88,6 @@ def test_a_page_is_named_after_its_run_and_says_where_it_is(view: View, runs: Pa
     assert set(opening_in(Path("gpt-view.html"))) == {"layer"}  # which one, tests/test_schema.py tells
 
 
-@pytest.mark.parametrize(
-    ("run", "blocks"), [("bert", ["self"]), ("classes", ["self"]), ("pairs", ["encoder", "decoder", "cross"])]
-)
-def test_every_kind_of_model_has_a_page(view: View, runs: Path, run: str, blocks: list[str]) -> None:
-    assert view(runs / run, TEXT, "--out", "page.html").code == 0
-    assert [attention["block"] for attention in trace_in(Path("page.html"))["attentions"]] == blocks
-
-
 def test_a_stock_folder_is_as_good_as_a_run(view: View, runs: Path) -> None:
     to_hf(jumok.load(runs / "gpt"), "stock")
     assert view("stock", TEXT).code == 0
