@@ -28,7 +28,7 @@ from jumok.config import RungConfig
 from jumok.errors import ConfigError, JumokError
 from jumok.inference.engine import Engine
 from jumok.inference.generate import score_ids, write_all
-from jumok.inference.native import build, levels
+from jumok.inference.native import build, levels, memory
 from jumok.inference.native.build import library, library_path, why_not
 from jumok.inference.native.from_torch import can_run, pack
 from jumok.inference.native.levels import FOLDER, LEVELS, PROCESSOR, library_name
@@ -156,6 +156,27 @@ def test_a_text_is_the_same_alone_and_among_others(shape: dict[str, Any], kind: 
         for chunk, row in zip(chunks, read(slots, chunks), strict=True):
             done[chunk.slot] += len(chunk.ids)
             assert torch.equal(row, alone[chunk.slot][done[chunk.slot] - 1])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("name", SPLIT)
+def test_memory_holds_anything_at_first(name: str, kind: Kind, monkeypatch: pytest.MonkeyPatch):
+    model, ids = tiny(**SHAPES[name]), some_ids(CONTEXT)
+    wanted = each_position(model, ids, kind)
+    given = memory.empty
+
+    def full_of_nan(*how: Any) -> Any:
+        found = given(*how)
+        if found.size:
+            found.reshape(-1).view(np.uint8).fill(255)
+        return found
+
+    monkeypatch.setattr(memory, "empty", full_of_nan)
+    assert torch.equal(each_position(model, ids, kind), wanted)
+    slots = slots_for(model, 2, kind)
+    slots.read([Chunk(0, 0, ids[:50])])
+    slots.copy(0, 1, 41)
+    assert torch.equal(read(slots, [Chunk(1, 41, ids[41:])])[0], wanted[-1])
 
 
 @pytest.mark.parametrize(("kind", "bound"), [("bfloat16", 0.02), ("int8", 0.03)])

@@ -141,7 +141,7 @@ class NativeSlots:
         if blocks > cache.shape[2]:
             most = -(-self._model.config.context_length // BLOCK)
             room = min(most, max(blocks, 2 * cache.shape[2]))
-            larger = memory.zeros((*cache.shape[:2], room, cache.shape[3]), self._type)
+            larger = memory.empty((*cache.shape[:2], room, cache.shape[3]), self._type)
             larger[:, :, : cache.shape[2]] = cache
             self._caches[slot], self._addresses[slot] = larger, larger.ctypes.data
             return larger
