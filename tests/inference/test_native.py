@@ -364,6 +364,17 @@ def test_one_damaged_number_is_not_hidden(family: str, part: str):
     assert each_position(model, some_ids(20)).isnan().any(dim=1).all()
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_numbers_beyond_the_range_of_float32(kind: Kind):
+    """NumPy warned when they were packed; PyTorch does not."""
+    model = tiny()
+    tensors: dict[str, Any] = {name: tensor.numpy().astype(float) for name, tensor in model.state_dict().items()}
+    tensors = {name: tensor for name, tensor in tensors.items() if name in parameter_shapes(model.config)}
+    tensors["blocks.0.mlp.up_proj.weight"][3] = 1e300
+    slots = NativeSlots(NativeModel(model.config, tensors, kind=kind), 1)
+    assert not np.isfinite(slots.read([Chunk(0, 0, [1, 2])])).any()
+
+
 @pytest.mark.parametrize("length", [1, 16, 50])
 def test_a_slot_can_begin_with_the_positions_of_another(length: int):
     model = tiny(n_kv_head=2)

@@ -14,8 +14,8 @@ import numpy as np
 
 from jumok.config import BERTConfig, GPTConfig
 from jumok.errors import ConfigError, TextError
-from jumok.inference.native.parameters import NativeModel
-from jumok.inference.native.whole_texts import Numbers, hidden_states, not_finite_is_told
+from jumok.inference.native.parameters import NativeModel, not_finite_is_told
+from jumok.inference.native.whole_texts import Numbers, hidden_states
 from jumok.models.checks import not_finite, require_tokenizer
 from jumok.models.special_ids import Framing
 from jumok.tokenizers import Ids
@@ -44,6 +44,7 @@ def embed(model: Model | NativeModel, texts: Sequence[str]) -> Numbers:
     return embed_ids(model, [tokenizer.encode(text) for text in texts])
 
 
+@not_finite_is_told()
 def embed_ids(model: Model | NativeModel, texts: Sequence[Ids]) -> Numbers:
     """As `embed`, for texts that are ids already, without special tokens around them: (T,) each."""
     if not isinstance(model.config, BERTConfig | GPTConfig):
@@ -67,9 +68,8 @@ def embed_ids(model: Model | NativeModel, texts: Sequence[Ids]) -> Numbers:
     rows = [np.array([*before, *text, *after], np.int64) for text in texts]
     found = np.empty((len(rows), model.config.n_embd), np.float32)
     if isinstance(model, NativeModel):  # nothing comes after the text
-        with not_finite_is_told():
-            for number, hidden in enumerate(hidden_states(model, rows)):  # (T, C)
-                found[number] = hidden[len(before) :].mean(axis=0)
+        for number, hidden in enumerate(hidden_states(model, rows)):  # (T, C)
+            found[number] = hidden[len(before) :].mean(axis=0)
     elif rows:
         from jumok.inference.torch_rows import mean_states
 

@@ -90,7 +90,7 @@ class Candidate(NamedTuple):
 
 
 def filtered(
-    logits: Numbers, sampling: Sampling, seen: NDArray[np.bool] | None = None, counts: Numbers | None = None
+    logits: Numbers, sampling: Sampling, seen: NDArray[np.bool_] | None = None, counts: Numbers | None = None
 ) -> Numbers:
     """Return the logits to draw from, -inf where a token is ruled out.
 
@@ -122,7 +122,7 @@ def filtered(
     return logits
 
 
-def penalised(logits: Numbers, seen: NDArray[np.bool], penalty: float) -> Numbers:
+def penalised(logits: Numbers, seen: NDArray[np.bool_], penalty: float) -> Numbers:
     """Make `seen` ids less likely by dividing or multiplying, so that both signs move down. (N, V) -> (N, V)."""
     most = np.finfo(logits.dtype).max  # a large logit times a penalty may be infinite
     with np.errstate(over="ignore"):

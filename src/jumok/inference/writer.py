@@ -43,11 +43,11 @@ class Continuation:
         self._text, self._new_text = [""], ""  # pieces: a long text is not copied for each token
         self._decoder = None if tokenizer is None else TextDecoder(tokenizer, self.ids, request.stop)
         self._silent = request.stop_ids | request.special_ids
-        self.seen: NDArray[np.bool] | None = None
+        self.seen: NDArray[np.bool_] | None = None
         self.counts: NDArray[np.float32] | None = None
         self.has_plain_sampling = request.sampling.is_plain and rules is None
         if request.sampling.repetition_penalty != 1:
-            self.seen = np.zeros(vocab_size, np.bool)
+            self.seen = np.zeros(vocab_size, np.bool_)
             self.seen[[token for token in self.ids if token < vocab_size]] = True
         if request.sampling.counts_tokens:
             self.counts = np.zeros(vocab_size, np.float32)

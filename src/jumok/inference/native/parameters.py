@@ -64,6 +64,11 @@ class _Model(ctypes.Structure):
     )  # fmt: skip
 
 
+def not_finite_is_told() -> np.errstate:
+    """Decorate functions that may meet damaged parameters: NumPy does not warn, and their callers tell."""
+    return np.errstate(over="ignore", invalid="ignore")  # a new one each time: NumPy 1 cannot enter one twice
+
+
 class NativeModel:
     """A GPT for step.cpp: its configuration, its tokenizer, and its parameters, packed; a copy as they are now.
 
@@ -84,6 +89,7 @@ class NativeModel:
         ValueError: a tensor is missing, unknown or of another shape.
     """
 
+    @not_finite_is_told()
     def __init__(
         self,
         config: GPTConfig,
@@ -189,6 +195,7 @@ def _panels(rows: NDArray[Any]) -> NDArray[Any]:
     return rows.reshape(-1, PANEL, *rows.shape[1:])
 
 
+@not_finite_is_told()
 def rounded(rows: Numbers, kind: Kind) -> tuple[NDArray[Any], Numbers | float]:
     """Return matrices, (..., out, in), in a kind of numbers, and the scale of each row, (..., out)."""
     if kind == "float32":
@@ -198,8 +205,7 @@ def rounded(rows: Numbers, kind: Kind) -> tuple[NDArray[Any], Numbers | float]:
     # Rounded first, so that the integers make up for the rounding of the scales.
     largest = np.maximum(np.abs(rows).max(axis=-1), np.float32(1e-30))
     scale = (bfloat16(largest / np.float32(127)).astype(np.uint32) << 16).view(np.float32)
-    with np.errstate(invalid="ignore"):  # of a damaged row; its scale is not finite, and so are its logits
-        return np.rint(rows / scale[..., None]).clip(-127, 127).astype(np.int8), scale
+    return np.rint(rows / scale[..., None]).clip(-127, 127).astype(np.int8), scale
 
 
 def bfloat16(numbers: Numbers) -> NDArray[np.uint16]:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from jumok.inference.native.parameters import NativeModel
+from jumok.inference.native.parameters import NativeModel, not_finite_is_told
 from jumok.inference.native.slots import LONGEST, NativeSlots
 from jumok.inference.slots import Chunk
 from jumok.tokenizers import Ids
@@ -18,11 +18,6 @@ from jumok.tokenizers import Ids
 BATCH_IDS = 1024  # read side by side, or one text; their keys and values are in memory together
 
 Numbers = NDArray[np.float32]
-
-
-def not_finite_is_told() -> np.errstate:
-    """Let NumPy say nothing of numbers that are not finite, of which the callers tell."""
-    return np.errstate(over="ignore", invalid="ignore")
 
 
 def hidden_states(model: NativeModel, rows: Sequence[Ids]) -> Iterator[Numbers]:
@@ -44,12 +39,12 @@ def hidden_states(model: NativeModel, rows: Sequence[Ids]) -> Iterator[Numbers]:
         yield from map(np.concatenate, found)
 
 
+@not_finite_is_told()
 def class_logits(model: NativeModel, rows: Sequence[Ids]) -> Numbers:
     """Return the logits of the labels for each row: (n, labels)."""
     assert model.classifier is not None
-    with not_finite_is_told():
-        pooled = np.stack([_pooled(model, hidden) for hidden in hidden_states(model, rows)])  # (n, C)
-        return pooled @ model.classifier.T
+    pooled = np.stack([_pooled(model, hidden) for hidden in hidden_states(model, rows)])  # (n, C)
+    return pooled @ model.classifier.T
 
 
 def _pooled(model: NativeModel, hidden: Numbers) -> Numbers:
@@ -62,8 +57,8 @@ def _pooled(model: NativeModel, hidden: Numbers) -> Numbers:
     return softmax(scores) @ hidden
 
 
+@not_finite_is_told()
 def softmax(scores: Numbers) -> Numbers:
     """(..., N) -> (..., N); numbers that are not finite remain so."""
-    with not_finite_is_told():
-        powers = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    powers = np.exp(scores - scores.max(axis=-1, keepdims=True))
     return powers / powers.sum(axis=-1, keepdims=True)
