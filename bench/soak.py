@@ -190,14 +190,11 @@ def killed_at_operation(n: int, pipe: int | None) -> None:
 class Job:
     """A training command, and how the run that it makes is continued after it was stopped.
 
-    further: the arguments of another stage of the run in `base`, which is a copy of another job's finished run.
     again: arguments that a resume needs, too.
     """
 
     name: str
     begin: list[str]
-    base: str = ""
-    further: list[str] = field(default_factory=list)
     again: list[str] = field(default_factory=list)
 
 
@@ -230,7 +227,6 @@ def jobs(texts: Path, finished: Path) -> list[Job]:
             again=[score]),
         Job(name="init", begin=[tales, *on_top, f"--init={finished / 'char'}"]),
         Job(name="lora", begin=[tales, *on_top, f"--init={finished / 'char'}", "--lora=4"]),
-        Job(name="stage", begin=[], base="char", further=["--steps=6"]),
     ]  # fmt: skip
 
 
@@ -366,17 +362,12 @@ class Soak:
         return Command(arguments, copy_of_this_process(work, log), log)
 
     def first_command(self, job: Job, run: Path) -> list[str]:
-        """The arguments of a job's first command; the folder of another job is copied if it is further training."""
-        if not job.base:
-            return ["train", *job.begin, "--out", str(run)]
-        shutil.copytree(self.finished / job.base, run, dirs_exist_ok=True)
-        return self.next_command(job, run)
+        """The arguments of a job's first command."""
+        return ["train", *job.begin, "--out", str(run)]
 
     def next_command(self, job: Job, run: Path) -> list[str]:
         """The arguments with which a user begins or continues a job, after whatever happened to it."""
         begun = (run / "config.json").is_file()
-        if begun and job.base and "stages" not in RunFolder(run).read_config():
-            return ["train", "--resume", *job.further, "--out", str(run)]
         return ["train", "--resume", *job.again, "--out", str(run)] if begun else self.first_command(job, run)
 
     def resume(self, job: Job, run: Path) -> None:

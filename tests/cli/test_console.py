@@ -144,11 +144,8 @@ def test_before_is_always_the_untrained_text(start: Start, tmp_path: Path, capsy
     assert shown["before"] == with_signs(samples[0]).replace("\n", " ⏎ ")
     kept = RunFolder(tmp_path / "run").read_config()["metrics"]["step"]
     assert shown["after"] == f"(step {kept}) " + with_signs(samples[-1]).replace("\n", " ⏎ ")
-    further, _ = summary_of(Trainer.resume(tmp_path / "run", steps=4, device="cpu"), capsys)
-    assert further["before"] == shown["before"]
-    assert further["after"] != shown["before"]
     again, _ = summary_of(Trainer.resume(tmp_path / "run", device="cpu"), capsys)
-    assert again == further
+    assert again == shown
 
 
 @pytest.mark.slow

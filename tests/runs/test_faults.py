@@ -62,12 +62,6 @@ def stop_at_once(run: Path, text: Text) -> Iterator[Event]:
     return trainer.run()
 
 
-def train_further(run: Path, text: Text) -> Iterator[Event]:
-    """Train a finished run further, or resume that, as a user does after a fault."""
-    begun = "stages" in RunFolder(run).read_config()
-    return Trainer.resume(run, **({} if begun else {"steps": 3}), device="cpu").run()
-
-
 def attempt(act: Act, run: Path, text: Text, n: int | None, fault: str) -> tuple[int, int]:
     """Run with a fault at operation n; return the last step reported as saved, and the number of operations."""
     saved, disk = 0, None
@@ -123,15 +117,6 @@ def finished(tmp_path_factory: pytest.TempPathFactory, text: Text) -> Path:
 
 
 @pytest.fixture(scope="module")
-def extended(tmp_path_factory: pytest.TempPathFactory, finished: Path, text: Text) -> Path:
-    """The same, trained further without faults."""
-    run = tmp_path_factory.mktemp("faults") / "extended"
-    shutil.copytree(finished, run)
-    attempt(train_further, run, text, None, "error")
-    return run
-
-
-@pytest.fixture(scope="module")
 def begun(tmp_path_factory: pytest.TempPathFactory, text: Text) -> Path:
     """A run before its first step."""
     run = tmp_path_factory.mktemp("faults") / "begun"
@@ -161,7 +146,6 @@ def torn(tmp_path_factory: pytest.TempPathFactory, begun: Path, text: Text) -> P
 SCENARIOS: dict[str, tuple[str | None, Act, Act, str]] = {
     "a run is begun": (None, stop_at_once, run_to_the_end, "finished"),
     "a run is trained": ("begun", run_to_the_end, run_to_the_end, "finished"),
-    "a finished run is trained further": ("finished", train_further, train_further, "extended"),
     "a run is stopped right after its resume": ("torn", stop_at_once, run_to_the_end, "finished"),
 }
 

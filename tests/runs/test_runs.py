@@ -539,7 +539,7 @@ def test_files_that_nest_deeply_are_damaged(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("part", "name", "value"),
     [
-        ("train", None, [1]), ("data", None, None), ("stages", None, [1]), ("data", "sources", [None]),
+        ("train", None, [1]), ("data", None, None), ("data", "sources", [None]),
         ("data", "chars", True), ("finished", "step", "1"), ("tokenizer", "fingerprint", None),
     ],
 )  # fmt: skip

@@ -138,7 +138,7 @@ def test_a_run_grows_in_sight(visit: Visit, root: Path) -> None:
         page.get_by_role("button", name="Stop").click()
         page.get_by_role("button", name="Stopping").wait_for()
         assert (root / "other" / "state" / "stop").exists()
-    page.get_by_role("button", name="Train further").wait_for()
+    page.locator(".badge.finished").wait_for()
 
 
 def test_tabs_by_keyboard_in_both_languages(visit: Visit) -> None:

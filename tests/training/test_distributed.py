@@ -92,7 +92,7 @@ def test_the_same_bits_with_the_same_number(tmp_path: Path, count: int, shard: b
 
 @pytest.mark.long
 def test_a_finished_run_is_trained_further(tmp_path: Path) -> None:
-    """With --init, whose first state rank 0 writes alone, and with another stage, which begins with its best."""
+    """With --init, whose first state rank 0 writes alone."""
     first, run = tmp_path / "first", tmp_path / "run"
     finish(begin(first, val=0.2, eval_every=2))
     given: dict[str, Any] = {"steps": 2, "batch_size": 6, "val": 0.2, "eval_every": 2, "compile": "off"}
@@ -100,13 +100,9 @@ def test_a_finished_run_is_trained_further(tmp_path: Path) -> None:
     def start(group: ProcessGroup) -> None:
         finish(Trainer.start(run, material("lm"), **given, init=first, device="cpu", group=group))
 
-    def go_on(group: ProcessGroup) -> None:
-        finish(Trainer.resume(run, steps=4, group=group, device="cpu"))
-
     assert ends(2, start) == ["", ""]
-    assert ends(2, go_on) == ["", ""]
     assert ends(2, lambda group: finish(Trainer.resume(run, group=group, device="cpu"))) == ["", ""]  # it is finished
-    assert len(losses_in(run)) == 6
+    assert len(losses_in(run)) == 2
 
 
 @pytest.mark.slow

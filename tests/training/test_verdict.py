@@ -84,7 +84,8 @@ def test_a_run_that_learned_nothing_says_so(start: Start) -> None:
     assert verdict.numbers["baseline"] == finish.figures["baseline_nats_per_char"] < verdict.numbers["found"]
     assert "2 steps are too few" in verdict.text
     assert "not clearly better than a bigram" in verdict.text
-    assert verdict.command.startswith("jumok train --resume --steps 200 --out ")
+    assert "--init" in verdict.command
+    assert "--steps=200" in verdict.command
 
 
 def test_a_last_loss_that_is_not_finite_is_a_divergence(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -185,7 +186,7 @@ def test_the_last_sample_is_of_the_kept_parameters(poem: Callable[..., list[Even
     assert samples[-1].text == jumok.generate(model, "", tokens=8, seed=0)[0].text
     assert [sample.step for sample in samples].count(60) == 0
     assert f"--- step {best} (kept) ---" in (tmp_path / "run" / "samples.txt").read_text(encoding="utf-8")
-    assert "--keep last" in verdict.command
+    assert "--keep=last" in verdict.command
 
 
 @pytest.mark.slow
@@ -219,10 +220,6 @@ def test_a_resumed_run_keeps_the_same_and_says_the_same(story_text: Text, tmp_pa
 @pytest.mark.slow
 def test_the_suggested_command_keeps_the_last(poem: Callable[..., list[Event]], tmp_path: Path) -> None:
     [verdict] = only(poem(), Verdict)
-    trainer = Trainer.resume(tmp_path / "run", steps=20, keep="last", device="cpu")
-    events = list(trainer.run())
-    assert RunFolder(tmp_path / "run").read_config()["metrics"]["step"] == 80
-    assert only(events, Sample)[-1].step == 80
     words = shlex.split(verdict.command)
     with command.make_context("train", words[2:], resilient_parsing=True) as context:  # the options exist
         assert context.params["keep"] == "last"
@@ -261,13 +258,3 @@ def test_a_figure_within_its_noise_is_not_better() -> None:
     loss = Baseline("loss", 3.0, "usual", "{value}")
     assert not loss.is_beaten(2.99)
     assert loss.is_beaten(2.9)
-
-
-def test_a_stage_that_keeps_the_last_is_compared_with_its_begin(start: Callable[..., Trainer], tmp_path: Path) -> None:
-    """Each validation that was worse than the parameters before was called the best so far."""
-    list(start(steps=8).run())
-    harm = {"steps": 4, "keep": "last", "learning_rate": 5.0, "matrix_learning_rate": 5.0}
-    events = list(Trainer.resume(tmp_path / "run", **harm, device="cpu").run())
-    best = [event.best for event in events if isinstance(event, Eval)]
-    assert len(best) > 1
-    assert not any(best)

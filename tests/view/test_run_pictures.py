@@ -156,12 +156,12 @@ def test_training_is_drawn_in_the_unit_of_the_validations(tmp_path: Path, shown:
 
 
 def test_the_legend_names_the_best_validation(tmp_path: Path, shown: list[Any]) -> None:
-    """And one stage for all of them; what is held out is drawn above all else."""
-    events = [{"event": "stage", "step": n} for n in (0, 100)] + [step(n, 6.0 / n) for n in range(1, 200)]
+    """What is held out is drawn above all else."""
+    events = [step(n, 6.0 / n) for n in range(1, 200)]
     events += [held_out(100, 1.25, floor=0.5), held_out(190, 2.0, best=False, floor=0.5)]
     draw_loss(events, tmp_path / "loss.png")
     names = [text.get_text() for text in shown[0].legends[0].get_texts()]
-    assert names == ["start of a stage", "training, each batch", "training, running mean", "validation",
+    assert names == ["training, each batch", "training, running mean", "validation",
                      "best validation: 1.250 at step 100", "floor of the text: 0.500"]  # fmt: skip
     top = max(shown[0].axes[0].lines, key=lambda line: line.get_zorder())
     assert list(top.get_xydata()[0]) == [100, 1.25]

@@ -49,7 +49,6 @@ Making = Callable[[Path, Callable[[str], None]], tuple["Trainer", str]]
     ),
     examples="""
     jumok train novel.txt --minutes 5 --out runs/novel
-    jumok train --resume --minutes 3 --out runs/novel
     jumok train reviews.tsv --task classify --text document --label label
     jumok train reviews.csv --column document --tokenizer bpe --size mini --minutes 30
     jumok train novel.txt --minutes 5 --stop-at 2.9 --json
@@ -61,6 +60,7 @@ Making = Callable[[Path, Callable[[str], None]], tuple["Trainer", str]]
     jumok train novel.txt --task mlm --out runs/bert
     jumok train reviews.tsv --task classify --text document --label label --init runs/bert
     jumok train chat.tsv --task seq2seq --source question --target answer
+    jumok train novel.txt --minutes 3 --init runs/novel --out runs/longer
     jumok train talk.jsonl --task chat --init runs/novel --out runs/talk
     """,
 )
@@ -69,7 +69,7 @@ Making = Callable[[Path, Callable[[str], None]], tuple["Trainer", str]]
 @option(
     "--resume",
     is_flag=True,
-    help="continue the run in --out; with --minutes or --steps, train a finished run further",
+    help="continue the run in --out, which was stopped",
 )
 @option(
     "--init",
@@ -123,12 +123,7 @@ def train(
     or `talk` for chat.
 
     The run folder contains the model, its tokenizer, the loss curve and samples. Ctrl-C stops the training at any time,
-    and --resume continues it.
-
-    A finished run is trained further with --resume and --minutes or --steps. The new stage starts from the best
-    parameters, with a new learning rate schedule. Learning rates, --schedule, --patience, --passes, --keep and
-    --compile may differ from the stage before. --patience and --passes count in the new stage only. --stop-at applies
-    to one stage.
+    and --resume continues it. The model of a finished run is trained further by a new run with --init.
     """
     began = time.monotonic()
     if processes is not None and not in_launch(processes):
@@ -196,17 +191,16 @@ def _run(make: Making, folder: Path, busy: str, quiet: bool, as_json: bool) -> N
 
 
 def _show_next_steps(trainer: Trainer, folder: Path, view: TrainingView) -> None:
-    """Print the commands that use a finished run, and train it further."""
+    """Print the commands that use a finished run, and train its model further."""
+    from jumok.training.run_record import further_command
     from jumok.training.verdict import use_command
 
     command = use_command(trainer.task, folder)
     if view.summary["verdict"]["command"] != command:
         view.say(f"{tr(trainer.task.use)}\n  {command}")
-    if trainer.result is not None and "--resume" not in view.summary["verdict"]["command"]:
-        config = trainer.config
-        length = ("--minutes", f"{config.minutes:g}") if config.steps is None else ("--steps", str(config.steps))
-        view.say(tr("Train further, for example for the same length again:"))
-        view.say(f"  {shell('jumok', 'train', '--resume', *length, '--out', folder)}")
+    if trainer.result is not None and "--init" not in view.summary["verdict"]["command"]:
+        command = further_command(folder, trainer.task.data, trainer.model.config, trainer.config)
+        view.say(f"{tr('Train further, for example for the same length again:')}\n  {command}")
 
 
 def _explain(make: Making, busy: str, quiet: bool, as_json: bool) -> None:

@@ -128,8 +128,6 @@ class TrainRequest:
         )
         if trainer.result is not None:
             return trainer, tr("{out} is finished; there is nothing to continue.", out=out)
-        if trainer.clock.stage < len(trainer.stages):
-            return trainer, tr("Training {out} further, after step {step:,}.", out=out, step=trainer.step)
         return trainer, tr("Continuing {out} after step {step:,}.", out=out, step=trainer.step)
 
     def _require_settings_of(self, task: str) -> None:

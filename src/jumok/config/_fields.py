@@ -31,7 +31,7 @@ def setting(
     high: float | None = None,
     *,
     option: bool = True,
-    may_change: Literal["never", "with a stage", "with a launch"] = "never",
+    may_change: bool = False,
 ) -> Any:
     """Return a dataclass field. The command line, TOML files, the limits and the docs are derived from it.
 
@@ -40,16 +40,16 @@ def setting(
         help: its text for `jumok train --help-all`.
         low, high: the limits of its value; None for high: any finite number.
         option: whether `jumok train` has an option for it; otherwise it follows from the text and the tokenizer.
-        may_change: when a run that goes on may have another value: never, in a stage that trains a finished run
-            further, or whenever it is continued, because the value changes where numbers are and not what they are.
+        may_change: whether a run that is continued may have another value, because it changes where numbers are and
+            not what they are.
     """
     metadata = {"help": help, "low": low, "high": high, "option": option, "may_change": may_change}
     return dataclasses.field(default=default, metadata=metadata)
 
 
-def fields_that_may_change(config: type, when: str) -> frozenset[str]:
-    """Return the names of the fields whose `may_change` is `when`."""
-    return frozenset(field.name for field in dataclasses.fields(config) if field.metadata["may_change"] == when)
+def fields_that_may_change(config: type) -> frozenset[str]:
+    """Return the names of the fields that a run which is continued may have otherwise."""
+    return frozenset(field.name for field in dataclasses.fields(config) if field.metadata["may_change"])
 
 
 def field_types(config: type) -> dict[str, Any]:

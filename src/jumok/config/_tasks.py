@@ -187,7 +187,7 @@ class RewardConfig(TaskConfig):
         "checks",
         "what answers are rewarded for: checks (those of the material), re:PATTERN (the whole answer matches), or a "
         "Python file with a function reward(messages, answer) (reward)",
-        may_change="with a launch",  # a file may lie elsewhere; its content is compared
+        may_change=True,  # a file may lie elsewhere; its content is compared
     )
     prompts_per_step: int = setting(32, "prompts that are answered for an optimizer step (reward)", 1, 1_000_000)
     answers_per_prompt: int = setting(8, "answers to each prompt, which are compared (reward)", 2, 1_000_000)

@@ -61,23 +61,16 @@ class TrainConfig:
         "lm (next token), mlm (masked tokens), classify (labels of texts), seq2seq (pairs of texts), chat "
         "(conversations), preference (the better of two answers) or reward (answers that score)",
     )
-    steps: int | None = setting(None, "length of the run in optimizer steps", 1, MOST, may_change="with a stage")
-    minutes: float | None = setting(
-        None, "length of the run in minutes, with preparation [10]", may_change="with a stage"
-    )
+    steps: int | None = setting(None, "length of the run in optimizer steps", 1, MOST)
+    minutes: float | None = setting(None, "length of the run in minutes, with preparation [10]")
     passes: float = setting(
         None,
         "maximum passes over the text in a run by minutes (of at least 500 steps, lm and chat 200); 0: no maximum",
         0,
         MOST,
-        may_change="with a stage",
     )
     stop_at: float | None = setting(
-        None,
-        "stop when the validation reaches this many nats/char (for other tasks, their main figure)",
-        0,
-        MOST,
-        may_change="with a stage",
+        None, "stop when the validation reaches this many nats/char (for other tasks, their main figure)", 0, MOST
     )
     batch_size: int = setting(
         None, "sequences of context_length tokens per batch, or as many tokens in shorter ones", 1, MOST
@@ -87,19 +80,13 @@ class TrainConfig:
     lora: int | None = setting(
         None, "train adapters of this rank on the matrices of --init, which stay as they are (LoRA) [none]", 1, MOST
     )
-    learning_rate: float = setting(5e-3, "peak learning rate of AdamW", 0, MOST_RATE, may_change="with a stage")
-    matrix_learning_rate: float = setting(0.02, "peak learning rate of Muon", 0, MOST_RATE, may_change="with a stage")
+    learning_rate: float = setting(5e-3, "peak learning rate of AdamW", 0, MOST_RATE)
+    matrix_learning_rate: float = setting(0.02, "peak learning rate of Muon", 0, MOST_RATE)
     schedule: Literal["linear", "cosine", "constant", "invsqrt"] = setting(
-        "linear",
-        "learning rate schedule after the warm-up; invsqrt is that of the 2017 paper",
-        may_change="with a stage",
+        "linear", "learning rate schedule after the warm-up; invsqrt is that of the 2017 paper"
     )
-    final_rate: float = setting(
-        0.0, "final learning rate, as a share of the peak; not used by invsqrt", 0, 1, may_change="with a stage"
-    )
-    warmup: float = setting(
-        None, "share of the run in which the learning rate rises from zero", 0, 1, may_change="with a stage"
-    )
+    final_rate: float = setting(0.0, "final learning rate, as a share of the peak; not used by invsqrt", 0, 1)
+    warmup: float = setting(None, "share of the run in which the learning rate rises from zero", 0, 1)
     weight_decay: float = setting(None, "decoupled weight decay, on matrices only", 0, MOST_RATE)
     beta1: float = setting(0.9, "decay of AdamW's first moment", 0, 0.99999)
     beta2: float = setting(0.95, "decay of AdamW's second moment", 0, 0.99999)
@@ -109,17 +96,12 @@ class TrainConfig:
     eval_every: int = setting(0, "steps between validations [12 validations per run]", 0, MOST)
     eval_tokens: int = setting(0, "held-out tokens per validation [as many as 2% of the training time allows]", 0, MOST)
     patience: int = setting(
-        None,
-        "validations without improvement before early stopping; 0: no early stopping",
-        0,
-        MOST,
-        may_change="with a stage",
+        None, "validations without improvement before early stopping; 0: no early stopping", 0, MOST
     )
     keep: Literal["best", "last"] = setting(
         "best",
         "parameters to keep: best (of the best validation) or last (of the last step, without early stopping: to learn "
         "a text by heart)",
-        may_change="with a stage",
     )
     sample_tokens: int = setting(60, "tokens of the sample generated at each validation; 0: no sample", 0, MOST)
     save_every: float = setting(60.0, "seconds between saves of the training state", 0, MOST)
@@ -130,17 +112,17 @@ class TrainConfig:
         "attention in training: chunked (for CPUs), fused (PyTorch's kernel), or auto (chunked on CPUs)",
     )
     compile: Literal["auto", "on", "off"] = setting(
-        "auto", "use torch.compile; auto: if the run is long enough to benefit", may_change="with a stage"
+        "auto", "use torch.compile; auto: if the run is long enough to benefit"
     )
     recompute: bool = setting(
         False,
         "keep only the inputs of blocks for the backward pass: less memory, more time",
-        may_change="with a launch",
+        may_change=True,
     )
     shard: bool = setting(
         False,
         "FSDP: each process keeps a part of the parameters, gradients and moments (no effect with one process)",
-        may_change="with a launch",
+        may_change=True,
     )
 
     def __post_init__(self) -> None:

@@ -98,11 +98,8 @@ def _require_types(config: Mapping[str, Any]) -> None:
             raise TypeError(place)
     data = config.get("data") or {}
     texts = [*(data.get("sources") or ()), *(data.get("columns") or ())]
-    stages = config.get("stages", [])
-    if not all(isinstance(text, str) for text in texts) or not isinstance(stages, list):
+    if not all(isinstance(text, str) for text in texts):
         raise TypeError("data")
-    if not all(isinstance(stage, dict) for stage in stages):
-        raise TypeError("stages")
 
 
 def model_config_of(config: Mapping[str, Any], path: Path) -> ModelConfig:

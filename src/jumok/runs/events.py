@@ -7,23 +7,6 @@ from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, kw_only=True)
-class Stage:
-    """A finished run is trained further.
-
-    Attributes:
-        number: of the stage; 2 for the first extension.
-        best_step: step of the parameters from which it starts.
-        steps, minutes: its length; one of them is None.
-    """
-
-    step: int
-    number: int
-    best_step: int
-    steps: int | None
-    minutes: float | None
-
-
-@dataclass(frozen=True, kw_only=True)
 class Step:
     """An optimizer step was taken, or skipped because its loss or gradient was not finite.
 
@@ -32,7 +15,7 @@ class Step:
         rate: learning rate, as a share of its peak.
         grad_norm: norm of the gradient.
         skipped: whether the step was skipped.
-        progress: 0..1, of the run or of its newest stage.
+        progress: 0..1, of the run.
         seconds: so far.
         remaining: estimated seconds until the end.
         tokens_per_second: a running mean over recent steps.
@@ -102,7 +85,7 @@ class Notice:
 
 @dataclass(frozen=True, kw_only=True)
 class Alarm:
-    """Something looks wrong with what is learned or with its figures. Each kind is yielded once in a stage.
+    """Something looks wrong with what is learned or with its figures. Each kind is yielded once.
 
     Attributes:
         kind: see `jumok.training.alarms` and docs/troubleshooting.md.
@@ -122,7 +105,7 @@ class Verdict:
 
     Attributes:
         kind: see `jumok.training.verdict` and docs/training.md.
-        numbers: `steps` of the stage; if there are figures, `kept_step` (of the kept parameters), `best_step` (of the
+        numbers: `steps`; if there are figures, `kept_step` (of the kept parameters), `best_step` (of the
             best validation), and `found` and `baseline`: a figure, and that of a table of counts.
         text: a message for the user, in their language. command: what to type next. metrics.jsonl has neither.
     """
@@ -160,4 +143,4 @@ class Finish:
     more_context: bool
 
 
-Event = Stage | Step | Eval | Sample | Save | Notice | Alarm | Verdict | Finish
+Event = Step | Eval | Sample | Save | Notice | Alarm | Verdict | Finish

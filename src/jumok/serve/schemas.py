@@ -240,12 +240,6 @@ class NameBody(BodyPart):
     name: str = Field(max_length=300)
 
 
-class ResumeBody(NameBody):
-    """A run to continue. minutes: how much further to train a finished one."""
-
-    minutes: float | None = Field(None, gt=0, le=LONGEST_MINUTES)
-
-
 class StartBody(NameBody):
     """A run to start.
 

@@ -31,7 +31,6 @@ from jumok.runs.parameters import parameters_of, require_fit, size_of, write_ten
 
 SCALE = 2  # alpha is so many times the rank: an adapter adds SCALE B A
 NAME = "default"  # of the adapter in peft's modules
-BEST = "best."  # before the names of the best adapters in a training state
 
 
 def require_peft() -> None:
@@ -42,9 +41,6 @@ def require_peft() -> None:
 
 class Adapters:
     """The adapters of a model, which is changed in place: its matrices become modules of peft.
-
-    Attributes:
-        best: the trained tensors that model.safetensors was written with, by name; empty if there are none.
 
     Args:
         model: with the parameters to begin with. rank: of the adapters. seed: of their initial values; A is random and
@@ -58,7 +54,7 @@ class Adapters:
         require_peft()
         from peft import LoraConfig, inject_adapter_in_model  # slow to import
 
-        self.rank, self.fully_trained, self.best = rank, sorted(fully_trained), dict[str, Tensor]()
+        self.rank, self.fully_trained = rank, sorted(fully_trained)
         self._model, self._base, self._merged = model, base, False
         self.modules = sorted({name.rpartition(".")[2] for name, _ in _matrices(model)})
         settings = LoraConfig(r=rank, lora_alpha=SCALE * rank, target_modules=self.modules)
@@ -85,32 +81,20 @@ class Adapters:
         own = dict(self._model.named_parameters())
         return found | {name: own[name].detach() for name in self.fully_trained}
 
-    def stored(self) -> dict[str, Tensor]:
-        """Return what a training state has of them: the tensors of now, and the best ones."""
-        return self.tensors | {BEST + name: tensor for name, tensor in self.best.items()}
-
-    def restore(self, stored: Mapping[str, Tensor], where: str, *, best: bool = False) -> None:
-        """Take over tensors of a state, the reverse of `stored`.
+    def restore(self, stored: Mapping[str, Tensor], where: str) -> None:
+        """Take over tensors of a state, the reverse of `tensors`.
 
         Args:
-            where: the state, for the message. best: take the best tensors for those of now.
+            where: the state, for the message.
 
         Raises:
             RunError: they do not fit the model.
         """
         own = self.tensors
-        self.best = {
-            name.removeprefix(BEST): tensor.clone() for name, tensor in stored.items() if name.startswith(BEST)
-        }
-        chosen = self.best if best else {name: t for name, t in stored.items() if not name.startswith(BEST)}
         shapes = {name: tensor.shape for name, tensor in own.items()}
-        require_fit({name: tensor.shape for name, tensor in chosen.items()}, shapes, where)
+        require_fit({name: tensor.shape for name, tensor in stored.items()}, shapes, where)
         for name, tensor in own.items():
-            tensor.copy_(chosen[name])
-
-    def keep_best(self) -> None:
-        """Make the tensors of now the best ones."""
-        self.best = {name: tensor.detach().cpu().clone() for name, tensor in self.tensors.items()}
+            tensor.copy_(stored[name])
 
     # --- merging ------------------------------------------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""Alarms: signs that a run does not learn, or that its figures are too good. Each kind rings once in a stage.
+"""Alarms: signs that a run does not learn, or that its figures are too good. Each kind rings once in a run.
 
 There are four: copies across the split and labels that contradict (`Task.alarms`, before the first step), a model that
 sees the future, and no progress against a table of counts (after each validation). None draws a random number, and the
@@ -18,8 +18,8 @@ from jumok.runs.events import Alarm
 from jumok.training.clock import Clock
 from jumok.training.run import Stateful, TrainingRun
 
-FEWEST_STEPS = 200  # in a stage before it is judged by what it has learned: a default model passes a bigram after 100
-JUDGED_FROM = 0.5  # share of the stage from which on it is
+FEWEST_STEPS = 200  # before a run is judged by what it has learned: a default model passes a bigram after 100
+JUDGED_FROM = 0.5  # share of the run from which on it is
 EQUAL = 1e-3  # below it, relative to the largest, a difference is rounding
 
 
@@ -55,7 +55,7 @@ class Alarms(Stateful):
         if task.predicts_next:
             with run.evaluating():
                 yield from sees_the_future(run.model, task.batch(0)[0], clock.step)
-        if clock.step - run.first_step < FEWEST_STEPS or clock.progress < JUDGED_FROM or clock.is_over:
+        if clock.step < FEWEST_STEPS or clock.progress < JUDGED_FROM or clock.is_over:
             return  # after the last step the verdict tells
         for baseline in task.baselines:
             found = figures.get(baseline.figure, 0.0)

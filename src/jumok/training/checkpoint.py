@@ -90,7 +90,7 @@ def write_part(run: TrainingRun, tensors: dict[str, Tensor], folder: Path) -> Ma
 
 def tensors_of(run: TrainingRun) -> dict[str, Tensor]:
     """Return what is trained, and the moments of the optimizers, by their names in a state."""
-    trained = parameters_of(run.trained) if run.adapters is None else run.adapters.stored()
+    trained = parameters_of(run.trained) if run.adapters is None else run.adapters.tensors
     tensors = {f"model.{name}": tensor for name, tensor in trained.items()}
     for number, optimizer in enumerate(run.optimizers):
         for index, moments in optimizer.state_dict()["state"].items():

@@ -32,9 +32,8 @@ class Clock(Stateful):
     """The steps and the progress of a run, and what follows from them.
 
     Attributes:
-        step: optimizer steps taken, those of all stages together. progress: of the stage, 0 to 1.
-        planned_tokens: to be trained on in the stage, about. seconds_per_step: expected; 0 if not known.
-        stage: how many have begun after the first. stage_began: seconds of the run at which this one began.
+        step: optimizer steps taken. progress: of the run, 0 to 1.
+        planned_tokens: to be trained on, about. seconds_per_step: expected; 0 if not known.
         cooldown: progress at which the decay of an early stop begins and ends.
     """
 
@@ -42,14 +41,12 @@ class Clock(Stateful):
     progress: float = 0.0
     planned_tokens: int = 0
     seconds_per_step: float = 0.0
-    stage: int = 0
-    stage_began: float = 0.0
     cooldown: list[float] | None = None
 
     def __init__(self, run: TrainingRun) -> None:
         self._run, self._began = run, run.history.began
-        self._budget = None if run.config.minutes is None else 60 * run.config.minutes  # seconds of the stage
-        self._since = (0.0, 0.0)  # progress and seconds of the stage from which a budget is counted on
+        self._budget = None if run.config.minutes is None else 60 * run.config.minutes  # seconds
+        self._since = (0.0, 0.0)  # progress and seconds from which a budget is counted on
         self._last_width = 0.0  # progress made by the last step
         self._watched: list[float] = []  # seconds of the newest steps
         self._told = False  # that steps take another time than expected
@@ -74,19 +71,14 @@ class Clock(Stateful):
         return time.monotonic() - self._began
 
     @property
-    def stage_seconds(self) -> float:
-        """Return the seconds of the stage, which counts against its minutes."""
-        return self.seconds - self.stage_began
-
-    @property
     def is_over(self) -> bool:
         """Return True if the model has taken its last step, unless it reaches a goal before."""
         return self.progress >= (1.0 if self.cooldown is None else self.cooldown[1])
 
     @property
     def tokens_seen(self) -> int:
-        """Tokens trained on in this stage."""
-        return (self.step - self._run.first_step) * self._run.tokens_per_step
+        """Return how many tokens were trained on."""
+        return self.step * self._run.tokens_per_step
 
     @property
     def final_tokens(self) -> int:
@@ -101,11 +93,11 @@ class Clock(Stateful):
 
     def start(self) -> Iterator[Notice]:
         """Count a budget from now on, straight to its end: what came before took time and made no progress."""
-        self._since, self._watched = (self.progress, self.stage_seconds), []
-        if self._budget and self.stage_seconds > 0.8 * self._budget and self.progress == 0:
+        self._since, self._watched = (self.progress, self.seconds), []
+        if self._budget and self.seconds > 0.8 * self._budget and self.progress == 0:
             text = tr(
                 "{spent:.0f} of {budget:.0f} seconds are gone before training: the time is too short.",
-                spent=self.stage_seconds,
+                spent=self.seconds,
                 budget=self._budget,
             )
             yield Notice(step=self.step, text=text)
@@ -127,10 +119,10 @@ class Clock(Stateful):
     def _progress(self) -> float:
         run = self._run
         if run.config.steps is not None:
-            return (self.step - run.first_step) / run.config.steps
+            return self.step / run.config.steps
         progress, since = self._since
         end = (self._budget or 0) - self._reserve()
-        now = min(1.0, progress + (1 - progress) * (self.stage_seconds - since) / max(1e-3, end - since))
+        now = min(1.0, progress + (1 - progress) * (self.seconds - since) / max(1e-3, end - since))
         now = max(now, min(1.0, self.tokens_seen / self._most_tokens))
         return max(self.progress, now)  # the reserve may have grown meanwhile
 
@@ -165,11 +157,11 @@ class Clock(Stateful):
 
     def remaining(self) -> float:
         """Return the seconds to the end, about; 0 if not known."""
-        by_time = math.inf if self._budget is None else max(0.0, self._budget - self.stage_seconds)
+        by_time = math.inf if self._budget is None else max(0.0, self._budget - self.seconds)
         left = max(0.0, self._most_tokens - self.tokens_seen)
         by_tokens = left / self.tokens_per_second if self.tokens_per_second else math.inf
         remaining = min(by_time, by_tokens)
-        if self.cooldown is not None:  # the stage ends with it
+        if self.cooldown is not None:  # the run ends with it
             progress, end = self.progress, self.cooldown[1]
             remaining *= max(0.0, end - progress) / max(1e-9, 1 - progress)
         return remaining if math.isfinite(remaining) else 0.0
@@ -211,7 +203,7 @@ class Clock(Stateful):
         """Plan with the steps as long as they are; how many were planned, and are now."""
         run = self._run
         planned = self.planned_tokens
-        left = max(0.0, budget - self._reserve() - self.stage_seconds)
+        left = max(0.0, budget - self._reserve() - self.seconds)
         tokens = self.tokens_seen + left / self.seconds_per_step * run.tokens_per_step
         self.planned_tokens = int(min(self._most_tokens, tokens))
         return round(planned / run.tokens_per_step), round(self.planned_tokens / run.tokens_per_step)

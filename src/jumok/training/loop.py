@@ -17,7 +17,7 @@ from torch import Tensor
 from jumok.device import autocast, own_random, seed_random
 from jumok.errors import JumokError, ProcessLost
 from jumok.messages import tr
-from jumok.runs.events import Event, Finish, Notice, Stage, Step, Verdict
+from jumok.runs.events import Event, Finish, Notice, Step, Verdict
 from jumok.training.alarms import Alarms
 from jumok.training.checkpoint import Saving
 from jumok.training.clock import Clock
@@ -226,46 +226,14 @@ class Loop:
     def _prepare(self) -> Iterator[Event]:
         group = self.group
         # A run that was stopped before its first step has this sample already.
-        begins, samples = group.broadcast(
-            (
-                self.clock.stage < len(self.run.history.stages),
-                self.clock.step == 0 and not self.run.folder.logs.size("samples.txt"),
-            )
-        )
-        if begins or samples:
+        if group.broadcast(self.clock.step == 0 and not self.run.folder.logs.size("samples.txt")):
             with self.run.whole():
-                if begins and group.rank == 0:
-                    yield from self._begin_stage()
-                if samples and group.rank == 0:
+                if group.rank == 0:
                     yield from self.validation.sample()
-        if begins:
-            yield self.checkpoint.save()
         if not group.broadcast(self._ends):
             yield from self.takeover.before_first_step()
         yield from self.clock.start()
         self.checkpoint.start()
-
-    def _begin_stage(self) -> Iterator[Event]:
-        """Record the stage, and validate the parameters it begins with as it will validate its own."""
-        run, clock, validation, config = self.run, self.clock, self.validation, self.config
-        clock.stage = len(run.history.stages)
-        figures = validation.figures() if self.task.has_validation else {}
-        recorded = run.folder.read_config()
-        recorded.pop("finished", None)
-        run.folder.write_config({**recorded, "stages": run.history.stages})
-        yield Stage(
-            step=clock.step,
-            number=clock.stage + 1,
-            best_step=validation.best_step,
-            steps=config.steps,
-            minutes=config.minutes,
-        )
-        if figures:
-            validation.best = self.task.to_minimise(figures)
-            if config.keep == "last":  # the parameters of the stage are compared with those that it begins with
-                validation.lowest, validation.lowest_step = validation.best, clock.step
-            yield validation.event(figures, best=config.keep == "best")
-            yield from self.stopping.check_goal(figures)  # or the first that reach it would replace better ones
 
     def try_a_pass(self) -> None:
         """Compute a forward and a backward pass, without an update."""
@@ -280,7 +248,7 @@ class Loop:
     def _interrupt(self) -> Iterator[Event]:
         run = self.run
         # Before its first validation a run has no model.safetensors, which `jumok generate` and others load.
-        if self.group.broadcast(self.validation.best is None and (self.task.has_validation or not run.history.stages)):
+        if self.group.broadcast(self.validation.best is None):
             run.write_parameters()
         yield self.checkpoint.save()
         if self.group.rank:

@@ -1,8 +1,4 @@
-"""The way back into a run: from its last whole state, to its end, or to the beginning of another stage.
-
-A stage trains a finished run further, with a new schedule and fresh optimizers, from its best parameters. Steps and
-batches are counted on.
-"""
+"""The way back into a run: from its last whole state, or to its end."""
 
 from __future__ import annotations
 
@@ -13,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from jumok.config import named_settings
 from jumok.device import describe_machine, differences
@@ -31,7 +26,6 @@ from jumok.training.run_record import (
     of_this_launch,
     refuse_other_settings,
     refuse_other_texts,
-    require_reachable,
 )
 from jumok.training.start import reopen
 
@@ -59,25 +53,18 @@ def resume(
         record, machine = RunRecord.of(folder), {**describe_machine(device), "processes": group.size}
         by_name = {name: value for name, value in settings.items() if value is not None}
         given = named_settings(by_name, size, type(record.shape), type(record.config.task))
-        refuse_other_settings(record, given, by_name)
+        refuse_other_settings(record, given)
         refuse_other_texts(record, text, val_text)
-        config, further = record.config, record.asks_for_a_stage(by_name)
-        if further:
-            config = record.stage(by_name)
-            holds_out = config.val > 0 or record.data["val_sha256"] is not None
-            require_reachable(record.task, config, holds_out=holds_out)
-        config = of_this_launch(config, by_name)
+        config = of_this_launch(record.config, by_name)
         run = reopen(record, config, device, began, report, group)
-        run.history.stages, run.history.numbers = record.stages, {"planned_tokens": record.planned_tokens}
+        run.history.numbers = {"planned_tokens": record.planned_tokens}
         saved, run.history.notices = folder.checkpoints.newest()
-        if further:
-            add_stage(run, record, saved, machine)
         goes_back = _place(run, record, saved)
         if run.history.result is None:
             run.begin_task(by_name)
             run.history.notices += slow_precision(config, device)
         moved = differences(record.machine, machine)
-        if moved and not further and run.history.result is None:
+        if moved and run.history.result is None:
             run.history.notices.append(
                 tr(
                     "The machine or the versions are not those that this run began with ({differences}). The run "
@@ -94,11 +81,6 @@ def _place(run: TrainingRun, record: RunRecord, saved: Checkpoint | None) -> boo
     """Put a run where it goes on, and return True if that is in a saved state."""
     ended, folder = record.finished, run.folder
     at_end = saved is None or saved.step < (ended or {}).get("step", 0) or folder.has_parameters_of(saved)
-    if run.history.stages and (saved is None or saved.numbers.get("stage", 0) < len(run.history.stages)):
-        if run.history.notices:
-            run.history.notices.append(tr("The newest stage begins anew, with the best parameters so far."))
-        go_to_stage(run, _mended_parameters(run, record, saved), saved)
-        return False
     if ended is not None and at_end and not _unreadable(run):
         _go_to_end(run, ended, record.content["metrics"], saved)
         return False
@@ -132,21 +114,6 @@ def _go_back(run: TrainingRun, record: RunRecord, saved: Checkpoint | None) -> N
         run.history.notices.append(
             tr("{lost} The best parameters are chosen anew from step {step} on.", lost=lost, step=saved.step)
         )
-
-
-def _mended_parameters(run: TrainingRun, record: RunRecord, saved: Checkpoint | None) -> Mapping[str, Any]:
-    """Restore damaged parameters, with which a stage begins, from a state; return the figures of the parameters."""
-    metrics: Mapping[str, Any] = record.content["metrics"]
-    if saved is None or run.folder.has_parameters_of(saved):
-        return metrics
-    at_end = saved.step == run.history.stages[-1]["step"]
-    if not at_end:  # the parameters may be newer than the state
-        if not _unreadable(run):
-            return metrics
-        metrics = saved.numbers["best_metrics"]
-        run.put_metrics(metrics)  # first, or a kill in between would leave them wrong
-    run.folder.put_back_parameters(saved)
-    return metrics
 
 
 def _lost_parameters(run: TrainingRun, saved: Checkpoint) -> str:
@@ -195,68 +162,6 @@ def _go_to_end(
     except KeyError as error:  # a figure of the task
         path = run.folder.path / "config.json"
         raise RunError("{path} is damaged: metrics lacks {missing}.", path=path, missing=error) from None
-
-
-# --- to another stage -------------------------------------------------------------------------------------------------
-
-
-def add_stage(run: TrainingRun, record: RunRecord, saved: Checkpoint | None, machine: Mapping[str, Any]) -> None:
-    """Plan another stage of a finished run, by its configuration; nothing is written yet."""
-    ended, metrics = record.content["finished"], record.content["metrics"]
-    seconds = 0.0 if saved is None else saved.numbers["seconds"]
-    per_step = run.tokens_per_step
-    most = run.task.most_tokens(run.config)
-    if run.config.steps is not None:
-        run.history.numbers["planned_tokens"] = int(most)
-    elif seconds:  # as fast as so far
-        expected = ended["step"] * per_step / seconds * 60 * (run.config.minutes or 0)
-        run.history.numbers["planned_tokens"] = max(per_step, int(min(expected, most)))
-    run.history.stages.append(
-        {
-            "step": ended["step"],
-            "best_step": metrics.get("step", ended["step"]),
-            "ended": ended["reason"],
-            "metrics": metrics,
-            "seconds": seconds,
-            "logs": {name: run.folder.logs.size(name) for name in LOGS},
-            "train": {**run.config.to_dict(), "planned_tokens": run.history.numbers["planned_tokens"]},
-            "machine": machine,
-        }
-    )
-
-
-def go_to_stage(run: TrainingRun, metrics: Mapping[str, Any], saved: Checkpoint | None) -> None:
-    """Go to the beginning of the newest stage, with the best parameters; no state is needed for that without adapters.
-
-    Args:
-        metrics: of these parameters, as config.json has them. saved: the newest state.
-
-    Raises:
-        RunError: the parameters or the adapters are missing or damaged.
-    """
-    if run.adapters is None:
-        run.folder.read_parameters(run.model)
-    else:
-        run.adapters.restore(_adapters_in(run, saved), where=str(run.folder.path), best=True)
-    stage = run.history.stages[-1]
-    if run.config.minutes is not None:  # not from the plan, which a limit on passes may have shortened
-        run.history.numbers["seconds_per_step"] = stage["seconds"] / max(1, stage["step"])
-    run.history.numbers |= {
-        "step": stage["step"],
-        "validated": stage["step"],
-        "best_step": metrics.get("step", stage["best_step"]),
-        "best_metrics": dict(metrics),
-        "stage_began": stage["seconds"],
-        "seconds": stage["seconds"],
-    }
-    cut_logs(run, stage["logs"])
-
-
-def _adapters_in(run: TrainingRun, saved: Checkpoint | None) -> dict[str, Tensor]:
-    """Return the tensors of the adapters in a training state."""
-    if saved is None:
-        raise _without_state(run)
-    return {name.removeprefix("model."): t for name, t in saved.tensors.items() if name.startswith("model.")}
 
 
 def _without_state(run: TrainingRun) -> RunError:

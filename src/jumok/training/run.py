@@ -49,8 +49,6 @@ class RunHistory:
         began: `time.monotonic()` at which this part of the run began.
         numbers: the state that the parts of the loop begin with, by the names of their fields, and the sizes of the
             logs.
-        stages: the records of the stages after the first, as config.json has them; the newest one begins with the first
-            event if `numbers` have not counted it yet.
         notices: messages for the user, to be yielded first.
         plan: of a run that was just started. result: of one that had finished.
         restoring: shards that all processes have yet to read.
@@ -58,7 +56,6 @@ class RunHistory:
 
     began: float
     numbers: dict[str, Any] = field(default_factory=dict)
-    stages: list[dict[str, Any]] = field(default_factory=list)
     notices: list[str] = field(default_factory=list)
     plan: Plan | None = None
     result: Finish | None = None
@@ -102,11 +99,6 @@ class TrainingRun:
         """Tokens that an optimizer step is trained on, about."""
         return self.task.tokens_per_batch * self.config.accumulate
 
-    @property
-    def first_step(self) -> int:
-        """Steps that were taken before this stage."""
-        return int(self.history.stages[-1]["step"]) if self.history.stages else 0
-
     @contextmanager
     def averaged(self) -> Iterator[None]:
         """What is trained has the mean of its newest parameters inside the block, if the run keeps one."""
@@ -138,8 +130,6 @@ class TrainingRun:
 
     def write_parameters(self) -> None:
         """Write model.safetensors, with the adapters merged if the run trains some."""
-        if self.adapters is not None:
-            self.adapters.keep_best()
         with self.whole():
             if self.group.rank:
                 return

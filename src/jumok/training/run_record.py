@@ -3,28 +3,32 @@
 from __future__ import annotations
 
 import dataclasses
+import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Self
 
 from jumok import config as configuration
-from jumok.config import ModelConfig, TrainConfig
+from jumok.config import ModelConfig, TrainConfig, resolve
 from jumok.errors import ConfigError, ResumeError, RunError
-from jumok.messages import tr
+from jumok.messages import shell, tr
 from jumok.runs.config import training_of
 from jumok.runs.folder import RunFolder
 from jumok.text import Table, Text
 from jumok.training.tasks import TASKS, Task
 
-OF_A_STAGE = configuration.fields_that_may_change(TrainConfig, "with a stage")
-OF_A_LAUNCH = configuration.fields_that_may_change(TrainConfig, "with a launch")
+OF_A_LAUNCH = configuration.fields_that_may_change(TrainConfig)
+LM = ("task", "lm")  # which is not named
+BUILT_IN = re.compile(r"(stories|numbers|talk) ?\(")  # begins the names of the built-in corpora, in all languages
 
 
 @dataclass(frozen=True, kw_only=True)
 class RunRecord:
     """A config.json.
 
-    config, planned_tokens, machine: of the newest stage. finished: the step and the reason of the end, or None.
+    config, planned_tokens, machine: of its start. finished: the step and the reason of the end, or None.
     """
 
     folder: RunFolder
@@ -34,7 +38,6 @@ class RunRecord:
     planned_tokens: int
     machine: dict[str, Any]
     data: dict[str, Any]
-    stages: list[dict[str, Any]]
     finished: dict[str, Any] | None
 
     @classmethod
@@ -42,7 +45,8 @@ class RunRecord:
         """Read that of a run folder.
 
         Raises:
-            ResumeError: the folder holds a model that was not trained here. RunError: config.json is damaged.
+            ResumeError: the folder holds a model that was not trained here, or a run that an earlier version extended.
+        RunError: config.json is damaged.
         """
         path = folder.path / "config.json"
         if not folder.is_trained():
@@ -50,18 +54,21 @@ class RunRecord:
                 "{out} holds a model, but no training to continue; train into another folder.", out=folder.path
             )
         content = folder.read_config()
+        if content.get("stages"):
+            raise ResumeError(
+                "{out} was trained further by an earlier version of jumok, which this one does not continue; begin a "
+                "new run with its parameters: {--init {out}}.",
+                out=folder.path,
+            )
         try:
-            stages = list(content.get("stages", []))
-            current = stages[-1] if stages else content
             record = cls(
                 folder=folder,
                 content=content,
-                planned_tokens=current["train"]["planned_tokens"],
+                planned_tokens=content["train"]["planned_tokens"],
                 shape=folder.model_config(),
-                config=training_of(current["train"]),
-                machine=current["machine"],
+                config=training_of(content["train"]),
+                machine=content["machine"],
                 data=content["data"],
-                stages=stages,
                 finished=content.get("finished"),
             )
             if record.config.lora is not None:
@@ -82,32 +89,20 @@ class RunRecord:
         """Return the task of the run."""
         return TASKS[self.config.task.name]
 
-    def asks_for_a_stage(self, given: Mapping[str, Any]) -> bool:
-        """Return True if training settings, by name, ask to train a finished run further."""
-        lengths = (given.get("steps"), given.get("minutes"))
-        return self.finished is not None and lengths != (None, None)
-
-    def stage(self, given: Mapping[str, Any]) -> TrainConfig:
-        """Return the configuration of another stage: its own length and goal, and what else was asked for."""
-        asked = {name: given[name] for name in OF_A_STAGE & given.keys() if given[name] != "auto"}
-        return dataclasses.replace(self.config, **{"steps": None, "minutes": None, "stop_at": None, **asked})
-
 
 def of_this_launch(config: TrainConfig, given: Mapping[str, Any]) -> TrainConfig:
     """Return the configuration of a resumed run, with the settings that may change whenever it is continued."""
     return dataclasses.replace(config, **{name: given[name] for name in OF_A_LAUNCH & given.keys()})
 
 
-def refuse_other_settings(record: RunRecord, given: Mapping[str, Any], by_name: Mapping[str, Any]) -> None:
-    """Raise ResumeError for settings that differ from those of the run, and that a stage may not have different.
+def refuse_other_settings(record: RunRecord, given: Mapping[str, Any]) -> None:
+    """Raise ResumeError for settings that differ from those of the run, and that may not.
 
     Args:
-        given: settings by name, those of a size among them. by_name: those that were given one by one.
+        given: settings by name, those of a size among them.
     """
-    of_the_task = configuration.fields_that_may_change(type(record.config.task), "with a launch")  # `Task.begin` looks
-    free = (
-        OF_A_LAUNCH | of_the_task | (OF_A_STAGE & by_name.keys() if record.asks_for_a_stage(by_name) else frozenset())
-    )
+    of_the_task = configuration.fields_that_may_change(type(record.config.task))  # `Task.begin` looks at them
+    free = OF_A_LAUNCH | of_the_task
     recorded = {**configuration.to_dict(record.shape), **record.config.to_dict()}
     differing = {
         key: tr("{name}={recorded!r}, not {given!r}", name=key, recorded=recorded[key], given=value)
@@ -117,12 +112,9 @@ def refuse_other_settings(record: RunRecord, given: Mapping[str, Any], by_name: 
     if not differing:
         return
     further = ""
-    if not differing.keys().isdisjoint(OF_A_STAGE):
-        further = (
-            tr(" This run is finished: {--minutes N} or {--steps N} trains it further, with other rates, too.")
-            if record.finished is not None
-            else tr(" This run is not finished; once it is, {--minutes N} or {--steps N} trains it further.")
-        )
+    if record.finished is not None:
+        command = further_command(record.folder.path, record.data, record.shape, record.config)
+        further = tr(" This run is finished. To train its model further: {command}", command=command)
     raise ResumeError(
         "{out} was started with {differing}. A run continues with the settings it began with: leave them out, or "
         "start a new run with another {--out RUN}.{further}",
@@ -130,6 +122,41 @@ def refuse_other_settings(record: RunRecord, given: Mapping[str, Any], by_name: 
         differing="; ".join(differing.values()),
         further=further,
     )
+
+
+def further_command(run: Path, data: Mapping[str, Any], shape: ModelConfig, config: TrainConfig, **changed: Any) -> str:
+    """Return the command that trains the model of a finished run further, as a new run beside it.
+
+    Its settings are those of the run; they are named where a start with `--init` would have others.
+
+    Args:
+        data: what the run was trained on, as config.json has it. changed: settings that differ from those of the run.
+    """
+    sources, task = data["sources"], config.task
+    texts = [] if all(map(BUILT_IN.match, sources)) else sources if all(map(os.path.exists, sources)) else ["TEXT"]
+    names = task.columns if len(task.columns) == 2 else ()  # those of conversations are recognized
+    columns = {name: own for name, own in zip(names, data.get("columns", ()), strict=False) if name != own}
+    lora = {} if config.lora is None else {"lora": config.lora}
+    _, usual = resolve(type(shape), None, type(task), {}, {"steps": config.steps, **lora}, init=shape)
+    own = {name: value for name, value in config.to_dict().items() if usual.to_dict()[name] != value}
+    settings = {
+        "task": task.name,
+        **columns,
+        **lora,
+        "minutes": config.minutes,
+        "steps": config.steps,
+        **own,
+        **changed,
+    }
+    options = [_option(name, value) for name, value in settings.items() if value is not None and (name, value) != LM]
+    return shell("jumok", "train", *texts, "--init", run, *options, "--out", f"{run}-further")
+
+
+def _option(name: str, value: object) -> str:
+    flag = name.replace("_", "-")
+    if isinstance(value, bool):
+        return f"--{flag}" if value else f"--no-{flag}"
+    return f"--{flag}={value:g}" if isinstance(value, float) else f"--{flag}={value}"
 
 
 def refuse_other_texts(record: RunRecord, text: Text | Table | None, val_text: Text | Table | None) -> None:

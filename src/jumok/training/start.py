@@ -272,7 +272,7 @@ def reopen(
     report: Callable[[str], None],
     group: ProcessGroup,
 ) -> TrainingRun:
-    """Make the run of a folder as it was before its first step; config: that of its newest stage."""
+    """Make the run of a folder as it was before its first step; config: that of this launch."""
     folder, shape, tokenizer = record.folder, record.shape, record.folder.read_tokenizer()
     task = record.task(folder, record.data, tokenizer, shape, config)
     group.require_rows(task.rows_per_batch)
@@ -304,7 +304,7 @@ class Opened:
     """A run as rank 0 has opened it. files: of the training state that it has read. sha256: of its text."""
 
     folder: Path
-    config: TrainConfig  # config.json does not have that of a new stage yet
+    config: TrainConfig  # of this launch
     sha256: str
     numbers: dict[str, Any]
     files: tuple[Path, ...]

@@ -41,7 +41,7 @@ class Stopping(Stateful):
 
     @property
     def is_over(self) -> bool:
-        """Return True if the stage has taken its last step."""
+        """Return True if the run has taken its last step."""
         return self.reached or self._clock.is_over
 
     def check_patience(self) -> Iterator[Event]:

@@ -36,7 +36,7 @@ class Trainer:
     Attributes:
         folder, task, model, config, device, optimizers: of the run. clock: its steps and its progress.
         validation: its best figures. objective: the model with its loss, as a module.
-        stages: records of the stages after the first. notices: messages for the user, which `run` yields first.
+        notices: messages for the user, which `run` yields first.
         plan: of a run that was just started, or None. result: of a run that had finished before, or None.
         subscribers: functions that are called with each event before it is yielded, in this order. They write the logs,
             draw the pictures, and mark the run as finished.
@@ -48,7 +48,7 @@ class Trainer:
             run.folder, run.task, run.model, run.config, run.device,
         )  # fmt: skip
         self.clock, self.validation = self.loop.clock, self.loop.validation
-        self.optimizers, self.stages, self.notices = run.optimizers, run.history.stages, run.history.notices
+        self.optimizers, self.notices = run.optimizers, run.history.notices
         self.plan, self.result, self.objective = run.history.plan, run.history.result, run.objective
         self._reports: list[str] = []  # of the subscribers, not yielded yet
         self.subscribers: list[Callable[[Event], None]] = []
@@ -148,10 +148,8 @@ class Trainer:
     ) -> Trainer:
         """Continue the run in `out` from its last whole state. What is given again must be what it was started with.
 
-        With a length, `steps=500` or `minutes=3`, a finished run is trained further: another stage begins with the best
-        parameters, new optimizers and a new schedule. Settings whose fields say so (`jumok.config.setting`) may differ
-        then; `stop_at` holds for one stage. Without a length `run` yields the result of a finished run again, and
-        writes nothing.
+        `run` yields the result of a finished run again, and writes nothing. Start a run with `init` to train its model
+        further.
 
         Args:
             size, settings: as they were given to `start`. The others: see `start`.

@@ -31,7 +31,7 @@ class Validation(Stateful):
         eval_tokens: that each validation reads, always the same so that they compare; 0 before the first.
         validated: step of the last validation. validation_read: tokens or rows that it read.
         best: `Task.to_minimise` of the best parameters. best_step: of these. best_metrics: of these, as config.json has
-            them. lowest: `Task.to_minimise` of the best validation of this stage. lowest_step: of that one.
+            them. lowest: `Task.to_minimise` of the best validation. lowest_step: of that one.
         worse: validations since that one.
     """
 
@@ -76,7 +76,7 @@ class Validation(Stateful):
         return self._passed(before, self._sampled, self._affordable(VALIDATIONS))
 
     def _affordable(self, count: int) -> int:
-        """Of `count` validations in a stage, as many as its minutes allow. A run by steps does not depend on times."""
+        """Of `count` validations in a run, as many as its minutes allow. A run by steps does not depend on times."""
         config, seconds = self._run.config, self._clock.evaluation_seconds
         if config.minutes is None or not seconds:
             return count
@@ -84,7 +84,7 @@ class Validation(Stateful):
         return min(count, max(FEWEST, int(share * 60 * config.minutes / seconds)))
 
     def _passed(self, before: float, last: float, parts: int) -> bool:
-        """Return True if the last step ended one of so many equal parts of the stage.
+        """Return True if the last step ended one of so many equal parts of the run.
 
         Args:
             before: progress before that step. last: progress when that was so before. In a run by minutes half a part
@@ -152,7 +152,6 @@ class Validation(Stateful):
             return {}
         self._clock.evaluation_speed = figures["tokens"] / (time.perf_counter() - began)
         found = run.task.to_minimise(figures)
-        # A new stage is worse than the best parameters until its rate has fallen: patience counts in the stage alone.
         lower = self.lowest is None or found < self.lowest
         self.worse = 0 if lower else self.worse + 1
         if lower:

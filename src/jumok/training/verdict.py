@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from jumok.messages import message, shell, tr
 from jumok.runs.events import Verdict
 from jumok.training.alarms import FEWEST_STEPS
 from jumok.training.run import TrainingRun
+from jumok.training.run_record import further_command
 from jumok.training.tasks import Task
 from jumok.training.tasks.task import Baseline
 
@@ -54,20 +56,19 @@ def pronounce(
         figures: the last ones, of the kept parameters; {} if there are none. reason: of the end, as in `Finish`.
         step: the last one. best_step, lowest_step: see `Validation`.
     """
-    first = run.first_step
     lowest = best_step if run.config.keep == "best" else lowest_step
     kind = judge(
         figures,
         run.task.baselines,
         reason,
-        steps=step - first,
-        lowest=max(0, lowest - first),
+        steps=step,
+        lowest=lowest,
         losses=_training_losses(run),
         validates=run.task.has_validation,
     )
-    numbers: dict[str, float] = {"steps": step - first}
+    numbers: dict[str, float] = {"steps": step}
     sentence = SENTENCES[kind]
-    found = [tr(sentence, steps=step - first, best=lowest, step=step)]
+    found = [tr(sentence, steps=step, best=lowest, step=step)]
     if figures:
         numbers |= {"kept_step": best_step, "best_step": lowest}
         for compared in (_behind(figures, run.task.baselines) or run.task.baselines)[:1]:
@@ -96,8 +97,8 @@ def judge(
     """Return the kind of a verdict; docs/training.md lists them.
 
     Args:
-        figures, reason: see `pronounce`. baselines: of the task. steps: of the stage. lowest: the one with the best
-            validation, counted from the beginning of the stage. losses: of the training steps, NaN where one was not
+        figures, reason: see `pronounce`. baselines: of the task. steps: of the run. lowest: the one with the best
+            validation. losses: of the training steps, NaN where one was not
             finite. validates: whether anything is held out.
     """
     if not figures:
@@ -115,9 +116,9 @@ def use_command(task: Task[Any], folder: object) -> str:
 
 
 def _training_losses(run: TrainingRun) -> list[float]:
-    """Read the losses of the stage."""
+    """Read the losses of the steps."""
     steps = (event for event in run.folder.logs.metrics() if event["event"] == "step")
-    return [math.nan if event["loss"] is None else event["loss"] for event in steps if event["step"] > run.first_step]
+    return [math.nan if event["loss"] is None else event["loss"] for event in steps]
 
 
 def _behind(figures: Mapping[str, float], baselines: Sequence[Baseline]) -> list[Baseline]:
@@ -151,29 +152,28 @@ def _comparison(baseline: Baseline, found: float) -> str:
 def _next_command(kind: str, run: TrainingRun, numbers: Mapping[str, float]) -> tuple[str, str]:
     """Return what to do next, in words and as a command."""
     config, folder = run.config, run.folder.path
-    further, to = ("jumok", "train", "--resume"), ("--out", folder)
+    further = partial(further_command, folder, run.task.data, run.model.config, config)
     if kind == "overfitted" and config.task.name == "lm" and config.keep == "best":
         lead = tr("For a text that is to be learned by heart, keep the parameters of the last step:")
-        return lead, shell(*further, *_length(config, 1), "--keep", "last", *to)
+        return lead, further(keep="last")
     if kind in ("too_short", "nothing_learned"):
         times = max(2, FEWEST_STEPS / max(1, numbers["steps"]))
-        return tr("Train further:"), shell(*further, *_length(config, times), *to)
+        return tr("Train further:"), further(**_length(config, times))
     if kind == "diverged":
-        rates = (
-            *("--learning-rate", f"{config.learning_rate / LOWER:.2g}"),
-            *("--matrix-learning-rate", f"{config.matrix_learning_rate / LOWER:.2g}"),
-        )
+        rates = {name: f"{getattr(config, name) / LOWER:.2g}" for name in ("learning_rate", "matrix_learning_rate")}
         lead = tr("Train with lower rates:")
         if numbers.keys() >= {"kept_step"}:
-            return lead, shell(*further, *_length(config, 1), *rates, *to)
-        return lead, shell("jumok", "train", "TEXT", *_length(config, 1), *rates)  # its parameters are of no use
+            return lead, further(**rates)
+        return lead, shell(
+            "jumok", "train", "TEXT", *(f"--{name.replace('_', '-')}={rate}" for name, rate in rates.items())
+        )  # its parameters are of no use
     return tr(run.task.use), use_command(run.task, folder)
 
 
-def _length(config: TrainConfig, times: float) -> tuple[str, str]:
-    """Return the options for so many times the length of a run."""
+def _length(config: TrainConfig, times: float) -> dict[str, float]:
+    """Return so many times the length of a run, by the name of its setting."""
     if config.steps is not None:
-        return "--steps", str(math.ceil(config.steps * times))
+        return {"steps": math.ceil(config.steps * times)}
     assert config.minutes is not None
     minutes = config.minutes * times
-    return "--minutes", f"{minutes if times == 1 or minutes < 1 else math.ceil(minutes):g}"
+    return {"minutes": minutes if minutes < 1 else math.ceil(minutes)}

@@ -37,7 +37,7 @@ def draw_loss(
 
     Of a long run the means of neighbouring batches are drawn. No more is kept of an event than what is drawn of it.
     """
-    steps, losses, evals, validated, shares, stages = (array("d") for _ in range(6))
+    steps, losses, evals, validated, shares = (array("d") for _ in range(5))
     figures: Mapping[str, Any] = {}
     best: tuple[float, float] | None = None  # step and loss, which is not always the least one
     last: float | None = None  # the last figure, of the best parameters
@@ -53,16 +53,11 @@ def draw_loss(
             best = (evals[-1], validated[-1]) if event["best"] else best
         elif event["event"] == "finish" and event.get("reason") != "interrupted":
             last = event.get("figures", {}).get("loss")
-        elif event["event"] == "stage":
-            stages.append(event["step"])
-            last = None
     unit = figures["loss"] / figures["loss_per_token"] if figures.get("loss_per_token") else 1.0
     x, training = _means(steps), [loss * unit for loss in _means(losses)]
     mean = _smoothed(training)
     with canvas(path, 8, 4.5, dpi=120) as figure:
         axes = figure.add_subplot()
-        for step in stages:
-            axes.axvline(step, color="#999999", linestyle=":", linewidth=1.2, label=tr("start of a stage"))
         if x:
             axes.plot(x, training, color="#b3d1e8", linewidth=0.6, label=tr("training, each batch"))
             axes.plot(x, mean, color="#2171b5", linewidth=1.6, label=tr("training, running mean"))
@@ -94,9 +89,8 @@ def draw_loss(
             names.append(tr("validation: {figure}", figure=tr(beside)))
             right.set_ylim(0, 1.02)
             right.set_ylabel(tr(beside))
-        once = dict(zip(names, lines, strict=True))  # of several stages one entry
-        if once:
-            figure.legend(once.values(), once.keys(), frameon=False, loc="outside upper center", ncols=3, fontsize=9)
+        if lines:
+            figure.legend(lines, names, frameon=False, loc="outside upper center", ncols=3, fontsize=9)
 
 
 def loss_limits(

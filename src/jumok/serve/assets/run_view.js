@@ -7,7 +7,6 @@ import { badge, facts, nats, speed, time } from "./format.js";
 import { ask, isGone, post } from "./server.js";
 
 const EVERY = 2000; // milliseconds
-const FURTHER = 5; // minutes that are offered
 
 /** @typedef {import("./shell.js").Shell} Shell */
 
@@ -19,7 +18,6 @@ export class RunView {
     this.name = name;
     /** @type {any} */
     this.run = null;
-    this.minutes = FURTHER;
     this.asked = false; // a stop was asked for
     this.shown = "";
     this.following = new AbortController();
@@ -81,10 +79,7 @@ export class RunView {
     const samples = this.host.querySelector(".samples");
     const opened = new Set([...this.host.querySelectorAll("details[open]")].map((one) => one.id));
     const focused = document.activeElement?.id;
-    const typing = document.activeElement?.id === "minutes";
-    if (typing) return this.refresh();
     this.curve = element("div", { class: "chart-host", id: "curve" });
-    this.figures = element("div", { id: "run-figures" }, [this.figuresOf()]);
     const parts = [
       element("div", { class: "headline" }, [
         element("a", { class: "back", href: "#runs", text: t("runs.back") }),
@@ -98,7 +93,7 @@ export class RunView {
         : null,
       element("div", { class: "two" }, [
         element("section", { class: "box" }, [element("h3", { text: t("run.curve") }), this.curve]),
-        element("section", { class: "box" }, [this.figures]),
+        element("section", { class: "box" }, [element("div", { id: "run-figures" }, [this.figuresOf()])]),
       ]),
       element("section", { class: "box" }, [element("h3", { text: t("run.samples") }), this.samplesOf()]),
       this.folded("validations", t("run.validations"), this.validationsOf()),
@@ -114,12 +109,6 @@ export class RunView {
     if (list && samples) list.scrollTop = samples.scrollTop;
     this.drawCurve();
     if (focused) document.getElementById(focused)?.focus();
-  }
-
-  /** Only what changes by itself, so that a field in which one types stays. */
-  refresh() {
-    this.figures?.replaceChildren(this.figuresOf());
-    this.drawCurve();
   }
 
   figuresOf() {
@@ -177,28 +166,6 @@ export class RunView {
     } else if (run.state === "stopped") {
       actions.push(
         button(t("run.resume"), { id: "resume", class: "primary", onclick: () => this.act("jumok/runs/resume", {}) }),
-      );
-    } else if (run.state === "finished") {
-      const field = element("input", {
-        id: "minutes",
-        type: "number",
-        min: 0.1,
-        step: "any",
-        value: this.minutes,
-        "aria-label": t("run.minutes"),
-        oninput: (/** @type {any} */ { target }) => {
-          this.minutes = Number(target.value) || FURTHER;
-        },
-      });
-      actions.push(
-        element("span", { class: "together" }, [
-          field,
-          element("span", { text: t("run.minutes") }),
-          button(t("run.further"), {
-            id: "resume",
-            onclick: () => this.act("jumok/runs/resume", { minutes: this.minutes }),
-          }),
-        ]),
       );
     }
     return actions;

@@ -25,7 +25,7 @@ class Curve:
     Fields:
         last: the newest step. points: POINT_FIELDS of each; steps are averaged, so that there are few of them.
         validations: all of them. samples: the newest ones. held_out: the last figures in words, "" before. verdict: its
-            kind, once the newest stage has ended.
+            kind, once the run has ended.
     """
 
     last: JSON | None = None
@@ -72,9 +72,8 @@ def _add(curve: Curve, event: JSON) -> None:
             curve.samples.append({"step": step, "text": text, "kept": kept})
         case "verdict":
             curve.verdict = str(event.get("kind", ""))[:100]
-        case "finish" | "stage" as kind:
+        case "finish":
             curve.held_out = "" if event.get("reason") == "interrupted" else str(event.get("headline", ""))[:200]
-            curve.verdict = None if kind == "stage" else curve.verdict
 
 
 def _mean(rows: list[list[float]]) -> list[float]:

@@ -23,7 +23,7 @@ from jumok.serve.middleware import OWN
 from jumok.serve.openapi import Operation
 from jumok.serve.replies import Threads, json_response
 from jumok.serve.run_folders import RunFolders
-from jumok.serve.schemas import COLUMNS, NameBody, ResumeBody, StartBody
+from jumok.serve.schemas import COLUMNS, NameBody, StartBody
 from jumok.serve.settings import ServeSettings
 
 READERS = 4  # calls that read run folders at a time
@@ -39,7 +39,7 @@ def desk_operations(folders: RunFolders, settings: ServeSettings) -> list[Operat
     ]
     writes = [
         Operation("POST", f"{OWN}runs/start", desk.start, StartBody),
-        Operation("POST", f"{OWN}runs/resume", desk.resume, ResumeBody),
+        Operation("POST", f"{OWN}runs/resume", desk.resume, NameBody),
         Operation("POST", f"{OWN}runs/stop", desk.stop, NameBody),
         Operation("POST", f"{OWN}uploads", desk.upload),
     ]
@@ -107,9 +107,9 @@ class Desk:
         """Start a run."""
         return await self._read(lambda: {"name": self._training.start(body)})
 
-    async def resume(self, body: ResumeBody) -> Response:
+    async def resume(self, body: NameBody) -> Response:
         """Continue a run."""
-        return await self._read(lambda: self._training.resume(body.name, body.minutes))
+        return await self._read(lambda: self._training.resume(body.name))
 
     async def stop(self, body: NameBody) -> Response:
         """Let a run save its state and end."""

@@ -47,7 +47,7 @@ def details(name: str, folder: Path) -> JSON:
     config, curve = _config(folder) or {}, _curve(folder)
     return {
         **summary(name, folder),
-        "config": {part: config.get(part) for part in ("model", "tokenizer", "train", "machine", "stages")},
+        "config": {part: config.get(part) for part in ("model", "tokenizer", "train", "machine")},
         "curve": curve.points,
         "validations": curve.validations,
         "samples": curve.samples,

@@ -81,16 +81,15 @@ class Training:
             self._launch(name, ["train", *texts, "--out", str(self._root / name), *options])
         return name
 
-    def resume(self, name: str, minutes: float | None) -> None:
-        """Continue a run; with minutes, train a finished one further.
+    def resume(self, name: str) -> None:
+        """Continue a run that was stopped.
 
         Raises:
             Refused: there is no such run, or one is trained already.
         """
-        length = [] if minutes is None else [f"--minutes={minutes:g}"]
         folder = folder_of(self._folders, name).absolute()
         with self._starting:
-            self._launch(name, ["train", "--resume", "--out", str(folder), *length])
+            self._launch(name, ["train", "--resume", "--out", str(folder)])
 
     def stop(self, name: str) -> None:
         """Let a run save its state and end, whoever started it with `jumok train`.

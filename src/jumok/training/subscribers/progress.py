@@ -14,7 +14,7 @@ from rich.progress import BarColumn, Progress, TextColumn
 from rich.text import Text as Line
 
 from jumok.messages import tr
-from jumok.runs.events import Alarm, Eval, Event, Finish, Notice, Sample, Stage, Step, Verdict
+from jumok.runs.events import Alarm, Eval, Event, Finish, Notice, Sample, Step, Verdict
 from jumok.runs.folder import RunFolder
 from jumok.text import with_signs
 
@@ -123,16 +123,6 @@ class TrainingView(BarView):
     def show(self, event: Event) -> None:
         """Show one event."""
         match event:
-            case Stage():
-                by_steps, by_time = tr("{steps:,} steps", steps=event.steps or 0), clock(60 * (event.minutes or 0))
-                length = by_steps if event.minutes is None else by_time
-                self.say(
-                    tr(
-                        "training for {length} more, from the best parameters (step {step:,})",
-                        length=length,
-                        step=event.best_step,
-                    )
-                )
             case Step():
                 self._bar.update(self._task, total=1.0, completed=event.progress, description=self._describe(event))
                 if self._notebook is not None:
