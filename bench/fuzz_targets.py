@@ -165,7 +165,6 @@ def stock_configs(_folder: Path) -> dict[str, bytes]:
     for rope in (
         {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, **original},
         {"rope_type": "yarn", "factor": 4.0, "mscale": 1.0, "mscale_all_dim": 1.0, **original},
-        {"rope_type": "longrope", "short_factor": [1.0] * 4, "long_factor": [2.0] * 4, **original},
     ):
         found[rope["rope_type"]] = {"architectures": ["LlamaForCausalLM"], **decoder, "rope_scaling": rope}
     window = {"use_sliding_window": True, "sliding_window": 16, "layer_types": ["full_attention", "sliding_attention"]}

@@ -13,9 +13,7 @@ from jumok.config import RopeScaling
 Numbers = NDArray[Any]  # float32
 
 
-def scaled_frequencies(
-    periods: Numbers, base: float, scaling: RopeScaling | None, length: int = 0
-) -> tuple[Numbers, float]:
+def scaled_frequencies(periods: Numbers, base: float, scaling: RopeScaling | None) -> tuple[Numbers, float]:
     """Return rotary frequencies, changed for long contexts if necessary, and the factor of their cosines and sines.
 
     Each operation is done in float32, in the order of `transformers`, where a number divided by an array is the number
@@ -25,7 +23,6 @@ def scaled_frequencies(
         periods: (D/2,), base^(2i/D), where D is the number of dimensions that are rotated.
         base: of the frequencies.
         scaling: its documentation names the papers; None: no change.
-        length: of the whole text, on which the frequencies of "longrope" depend.
 
     Returns:
         (D/2,), float32, radians per token; and the factor.
@@ -46,11 +43,6 @@ def scaled_frequencies(
         kept = kept.clip(0, 1)  # (D/2,)
         return (1 - kept) * frequencies / factor + kept * frequencies, 1.0
     gain = scaling.attention_factor
-    if kind == "longrope":
-        factors = scaling.long_factor if length > original else scaling.short_factor
-        if gain is None:
-            gain = math.sqrt(1 + math.log(factor) / math.log(original))
-        return 1 / (np.array(factors, np.float32) * periods), gain
     kept = 1 - _yarn_ramp(2 * len(periods), base, scaling, original)
     if gain is None:
         gain = 0.1 * math.log(factor) + 1

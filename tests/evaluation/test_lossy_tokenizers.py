@@ -6,7 +6,6 @@ than a byte-level one.
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +14,8 @@ import torch
 
 import jumok as package
 from conftest import Jumok
-from jumok.config import BERTConfig, GPTConfig
-from jumok.errors import ConfigError
+from jumok.config import GPTConfig
 from jumok.evaluation.language_model import evaluate_text
-from jumok.models import build
 from jumok.models.gpt import GPT
 from jumok.text import from_string
 from jumok.tokenizers import MOST_LOST, Tokenizer
@@ -60,11 +57,8 @@ def test_unknown_words_have_no_figure_per_character() -> None:
     found = evaluate_text(model, LOST)
     assert found.loss_per_token == pytest.approx(0, abs=1e-6)
     assert found.nats_per_char is found.bits_per_char is found.bits_per_byte is None
-    assert (found.lost_chars, found.chars, found.lower_bound) == (6, 8, False)
+    assert (found.lost_chars, found.chars) == (6, 8)
     assert found.lost_example == ("뷁쓩 뷁 쓩", "[UNK] ")
-    allowed = evaluate_text(model, LOST, allow_lossy=True)
-    assert allowed.bits_per_byte == pytest.approx(0, abs=1e-6)
-    assert (allowed.lost_chars, allowed.lower_bound) == (6, True)
 
 
 @pytest.mark.parametrize("tokenizer", [byte_level(), sentence_piece(byte_fallback=True)], ids=["bytes", "fallback"])
@@ -73,49 +67,36 @@ def test_a_tokenizer_that_loses_nothing_has_all_figures(tokenizer: Tokenizer) ->
     for text in (TEXT + LOST, from_string(TEXT + LOST)):
         found = evaluate_text(model, text)
         assert found.nats_per_char == pytest.approx(found.loss_per_token * found.tokens / found.chars)
-        assert (found.lost_chars, found.lower_bound) == (0, False)
+        assert found.lost_chars == 0
 
 
 def test_a_few_lost_characters_are_counted_and_change_nothing() -> None:
     model = model_with(sentence_piece(byte_fallback=False))
     text = TEXT * 20 + "뷁\n"
     found = evaluate_text(model, text)
-    assert (found.lost_chars, found.lower_bound) == (1, False)
+    assert found.lost_chars == 1
     assert found.lost.share < MOST_LOST
     assert found.nats_per_char is not None
-    assert evaluate_text(model, text, allow_lossy=True) == found
-
-
-def test_allow_lossy_is_for_language_models() -> None:
-    with pytest.raises(ConfigError, match="allow_lossy is not for a model of task mlm"):
-        package.evaluate(build(BERTConfig(vocab_size=9, n_layer=1, n_head=1, n_embd=4)), LOST, allow_lossy=True)  # type: ignore[call-overload]
 
 
 def test_the_public_function_and_the_command(jumok: Jumok, own_folder: Path) -> None:
     model = model_with(word_piece())
     package.save(model, "run")
     Path("글.txt").write_text(TEXT, encoding="utf-8")
-    assert package.evaluate(model, Path("글.txt")).nats_per_char is None
-    allowed = package.evaluate(model, Path("글.txt"), allow_lossy=True)
-    assert math.isfinite(allowed.nats_per_char or math.nan)
+    found = package.evaluate(model, Path("글.txt"))
+    assert found.nats_per_char is None
 
     end = jumok("evaluate", "run", "글.txt", "--json")
     assert end.json["nats_per_char"] is end.json["bits_per_char"] is end.json["bits_per_byte"] is None
-    assert end.json["loss_per_token"] == pytest.approx(allowed.loss_per_token, abs=1e-5)
-    assert end.json["lost_chars"] == allowed.lost_chars > 0
+    assert end.json["loss_per_token"] == pytest.approx(found.loss_per_token, abs=1e-5)
+    assert end.json["lost_chars"] == found.lost_chars > 0
     assert "The tokenizer loses" in end.err
-    assert "--allow-lossy shows them as lower bounds" in end.err
+    assert "Losses per token compare among models with this tokenizer." in end.err
     plain = jumok("evaluate", "run", "글.txt").out
     assert "loss_per_token" in plain
     assert "lost_chars" in plain
     assert "per_char" not in plain
-
-    end = jumok("evaluate", "run", "글.txt", "--allow-lossy", "--json")
-    assert end.json["lower_bound"] is True
-    assert end.json["nats_per_char"] == pytest.approx(allowed.nats_per_char, abs=1e-5)
-    assert "are lower bounds (≥)" in end.err
-    shown = jumok("evaluate", "run", "글.txt", "--allow-lossy").out
-    assert f"≥ {allowed.nats_per_char:.4f}" in shown
+    assert "`--allow-lossy` is gone." in jumok("evaluate", "run", "글.txt", "--allow-lossy").err
 
 
 def test_a_comparison_has_no_figure_of_a_lossy_model(jumok: Jumok, own_folder: Path) -> None:
@@ -130,5 +111,3 @@ def test_a_comparison_has_no_figure_of_a_lossy_model(jumok: Jumok, own_folder: P
     assert "lossy: The tokenizer loses" in end.err
     lines = jumok("evaluate", "lossy", "whole", "글.txt").out.splitlines()
     assert lines[1].split()[2:5] == ["–", "–", "–"]
-    lines = jumok("evaluate", "lossy", "whole", "글.txt", "--allow-lossy").out.splitlines()
-    assert lines[1].split()[2] == "≥"

@@ -517,7 +517,7 @@ def test_angles_are_those_of_the_model(shape: dict[str, Any]):
     """PyTorch rounds some cosines and sines to the number beside the nearest one. YaRN multiplies both."""
     model = tiny(**shape)
     scaling = model.config.frequency_scaling
-    most = 2 if scaling is not None and scaling.kind in ("yarn", "longrope") else 1
+    most = 2 if scaling is not None and scaling.kind == "yarn" else 1
     for found, wanted in zip(rotary_tables(model.config), (model.cos, model.sin), strict=True):
         if wanted is None:
             assert found is None
@@ -529,10 +529,9 @@ def test_angles_are_those_of_the_model(shape: dict[str, Any]):
 @pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES.keys())
 def test_shapes_are_those_of_the_parameters(shape: dict[str, Any]):
     for labels in ((), ("a", "b", "c")):
-        for pooling in ("last", "attention"):
-            model = tiny(**{**shape, "labels": labels, "pooling": pooling})
-            found = {name: tuple(parameter.shape) for name, parameter in model.named_parameters()}
-            assert parameter_shapes(model.config) == found
+        model = tiny(**{**shape, "labels": labels})
+        found = {name: tuple(parameter.shape) for name, parameter in model.named_parameters()}
+        assert parameter_shapes(model.config) == found
 
 
 def test_tensors_that_do_not_fit_are_refused():

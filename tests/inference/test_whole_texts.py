@@ -59,7 +59,7 @@ def native(model: GPT, kind: Any = "float32") -> NativeModel:
 
 
 @pytest.mark.parametrize("family", ["modern", "classic"])
-@pytest.mark.parametrize("pooling", ["last", "mean", "attention"])
+@pytest.mark.parametrize("pooling", ["last", "mean"])
 def test_classes_are_those_of_pytorch(family: str, pooling: str) -> None:
     model = make(family, pooling=pooling)
     wanted, found = predict_whole(model, TEXTS), predict_whole(native(model), TEXTS)
@@ -123,7 +123,7 @@ def test_few_texts_are_in_memory_at_once(monkeypatch: pytest.MonkeyPatch) -> Non
     assert max(slots) == BATCH_IDS // 100
 
 
-@pytest.mark.parametrize("pooling", ["last", "mean", "attention"])
+@pytest.mark.parametrize("pooling", ["last", "mean"])
 def test_what_is_not_finite_fails_alone(pooling: str) -> None:
     model = make(pooling=pooling)
     assert model.tokenizer is not None

@@ -65,7 +65,6 @@ TOKENIZER = train_tokenizer("나는 학교에 갔다.", "char")
 V, T = TOKENIZER.vocab_size, 40
 SIZES: dict[str, Any] = {"vocab_size": V, "context_length": T, "n_layer": 2, "n_head": 4, "n_embd": 32}
 LABELS = ("a", "b", "c")
-FACTORS = {"short_factor": (1.0, 1.1, 1.3, 1.7), "long_factor": (1.0, 2.0, 5.0, 9.0)}
 NEOX: dict[str, Any] = {
     "architecture": "GPTNeoX", "norm": "layer", "gated": False, "activation": "gelu", "parallel": True,
     "qkv_bias": True, "out_bias": True, "mlp_bias": True, "rotary_dim": 4, "tie_embeddings": False,
@@ -102,7 +101,6 @@ EXAMPLES: dict[str, ModelConfig] = {
     "modern, rules": gpt(generation=GenerationRules(suppress_tokens=(5,))),
     "modern, four ends": gpt(eos_ids=(5, 6, 7, 8)),
     "modern, classes": gpt(labels=LABELS, pad_id=1),
-    "modern, classes by attention": gpt(labels=LABELS, pad_id=1, pooling="attention"),
     "classic": gpt(family="classic"),
     "classic, narrow heads": gpt(family="classic", n_head=3, head_dim=8, tie_embeddings=False),
     "classic, wide heads": gpt(family="classic", head_dim=10),
@@ -121,8 +119,6 @@ EXAMPLES: dict[str, ModelConfig] = {
     "dynamic": variant({"kind": "dynamic"}),
     "llama3": variant({"kind": "llama3", "low_freq_factor": 1.0, "high_freq_factor": 4.0}),
     "yarn": variant({"kind": "yarn"}, **QWEN2),
-    "longrope": variant({"kind": "longrope", "original_context": 64, **FACTORS}, architecture="Mistral"),
-    "longrope beyond": variant({"kind": "longrope", **FACTORS}),
     "Mistral": variant(architecture="Mistral", sliding_window=T),
     "Mistral with biases": variant(architecture="Mistral", **biases("qkv", "out")),
     "Mistral with windows": variant(architecture="Mistral", sliding_window=9),
@@ -145,8 +141,7 @@ EXAMPLES: dict[str, ModelConfig] = {
     "a model of the ladder": RungConfig(**SIZES, family="classic", norm=False),
     "BERT": bert(),
     "BERT, classes": bert(head="classify", labels=LABELS),
-    **{f"BERT, classes, {how}": bert(head="classify", labels=LABELS, pooling=how) for how in ("mean", "attention")},
-    "BERT, classes, last": bert(head="classify", labels=LABELS, pooling="last"),
+    "BERT, classes, mean": bert(head="classify", labels=LABELS, pooling="mean"),
     "BERT, no head": bert(head="none"),
     "BERT, pooler": bert(head="pooler"),
     "RoBERTa": bert(family="roberta"),

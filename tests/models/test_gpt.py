@@ -9,9 +9,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from jumok.config import GPTConfig, RopeScaling, count_constants
+from jumok.config import GPTConfig, count_constants
 from jumok.config import GPTVariantConfig as Variant
-from jumok.errors import JumokError
 from jumok.models.gpt import GPT, token_losses
 from jumok.nn.attention import Implementation, train_attention_by
 from jumok.nn.positions import positions_in
@@ -125,18 +124,10 @@ def test_positions_begin_anew_in_each_text():
 
 
 def test_segments_are_refused_where_they_could_not_be_right():
-    """A cache continues one text. With longrope the angles of a text depend on its own length."""
+    """A cache continues one text."""
     model, ids = tiny(), some_ids(1, 4)
     with pytest.raises(ValueError, match="segments and a cache"):
         model.hidden(ids, model.new_cache(), segments=torch.zeros_like(ids))
-    scaling = RopeScaling(
-        kind="longrope", factor=2.0, original_context=8, short_factor=(1.0, 1.0), long_factor=(2.0, 2.0)
-    )
-    shape = {**WINDOW, "sliding_window": None, "context_length": 16}
-    long = GPT(Variant(**shape, rope_scaling=scaling))
-    assert long.hidden(some_ids(1, 8), segments=torch.zeros(1, 8)).shape == (1, 8, 16)
-    with pytest.raises(JumokError, match="context_length=8"):
-        long.hidden(some_ids(1, 9), segments=torch.zeros(1, 9))
 
 
 # --- what a language model must be ------------------------------------------------------------------------------------

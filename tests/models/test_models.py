@@ -27,7 +27,7 @@ IDS: dict[str, Any] = {"pad_id": 0, "bos_id": 1, "eos_id": 2, "decoder_start_id"
 CONFIGS: dict[str, ModelConfig] = {
     "modern": GPTConfig(**SIZES, n_kv_head=1),
     "classic": GPTConfig(**SIZES, family="classic"),
-    "GPT with classes": GPTConfig(**SIZES, labels=("a", "b"), pooling="attention"),
+    "GPT with classes": GPTConfig(**SIZES, labels=("a", "b"), pooling="mean"),
     "BERT": BERTConfig(**SIZES, dropout=0.0, attention_dropout=0.0),
     "BERT with a pooler": BERTConfig(**SIZES, head="pooler", dropout=0.0, attention_dropout=0.0),
     "BERT with classes": BERTConfig(**SIZES, head="classify", labels=("a", "b"), dropout=0.0, attention_dropout=0.0),

@@ -21,12 +21,13 @@ from safetensors.torch import load_file, save_file
 
 import jumok
 from conftest import FIXTURES
-from jumok.config import GPTConfig, GPTVariantConfig, RopeScaling
+from jumok.config import GPTConfig, RungConfig
 from jumok.errors import JumokError
 from jumok.inference.native.from_torch import pack
 from jumok.inference.native.parameters import NativeModel
 from jumok.interop.huggingface import to_hf
 from jumok.models.gpt import GPT
+from jumok.models.rung import Rung
 from jumok.runs import native
 from jumok.runs.native import TensorFile, load_to_write
 from jumok.tokenizers import train_tokenizer
@@ -211,14 +212,10 @@ def test_what_the_step_does_not_compute(tmp_path: Path, run: Path, monkeypatch: 
     to_hf(jumok.load(run), tmp_path / "hf")
     assert isinstance(load_to_write(tmp_path / "hf", "cpu"), GPT)
     assert type(load_to_write(FIXTURES / "runs" / "mlm", "cpu")).__name__ == "BERT"
-    scaling = RopeScaling(
-        kind="longrope", factor=2.0, original_context=4, short_factor=(1.0, 1.1), long_factor=(1.0, 2.0)
-    )
-    shape = {"vocab_size": 600, "n_layer": 1, "n_head": 2, "n_embd": 8, "context_length": 8, "rope_scaling": scaling}
-    model = GPT(GPTVariantConfig(**shape))
+    model = Rung(RungConfig(vocab_size=600, n_layer=1, n_head=2, n_embd=8, context_length=8, residual=False))
     model.tokenizer = jumok.load(run).tokenizer
-    jumok.save(model, tmp_path / "longrope")
-    assert isinstance(load_to_write(tmp_path / "longrope", "cpu"), GPT)
+    jumok.save(model, tmp_path / "rung")
+    assert isinstance(load_to_write(tmp_path / "rung", "cpu"), Rung)
     asked = []
     monkeypatch.setattr(native, "library", lambda build: None)
     assert isinstance(load_to_write(run, "cpu"), GPT)

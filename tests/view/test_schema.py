@@ -15,7 +15,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_trace import TEXT, bert, gpt, seq2seq
 
-from jumok.errors import ConfigError
 from jumok.view.page import page_of
 from jumok.view.schema import budget, opened_layer, to_json
 from jumok.view.trace import trace
@@ -168,17 +167,6 @@ def test_lens_and_predictions() -> None:
     assert objects["lens"]["p"][3][0] is None
     assert objects["lens"]["p"][3][2] == pytest.approx(objects["predictions"]["tokens"][2]["p"], rel=1e-2)
     json.dumps(objects, allow_nan=False)
-
-
-@pytest.mark.parametrize(("neurons", "layers"), [("all", ["0", "1", "2"]), ("none", None), ([2], ["2"])])
-def test_neurons_of_the_layers_that_were_asked_for(neurons: Any, layers: list[str] | None) -> None:
-    objects = to_json(trace(gpt(), "나는"), neurons=neurons)
-    assert (layers is None and objects["neurons"] is None) or list(objects["neurons"]["layers"]["self"]) == layers
-
-
-def test_neurons_of_no_layer() -> None:
-    with pytest.raises(ConfigError, match=r"no layers \[5\] here; the layers are \[0, 1, 2\]"):
-        to_json(trace(gpt(), "나는"), neurons=[1, 5])
 
 
 @pytest.mark.slow

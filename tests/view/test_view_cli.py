@@ -124,10 +124,10 @@ def test_a_target_and_what_is_written(view: View, runs: Path) -> None:
 
 
 def test_some_layers_and_heads_and_exact_weights(view: View, runs: Path) -> None:
-    assert view(runs / "gpt", TEXT, "--layers", "1", "--heads", "0-1", "--exact", "--neurons", "none").code == 0
+    assert view(runs / "gpt", TEXT, "--layers", "1", "--heads", "0-1", "--exact").code == 0
     shown = trace_in(Path("gpt-view.html"))
     (attention,) = shown["attentions"]
-    assert (attention["layers"], attention["bits"], shown["neurons"]) == ([1], 16, None)
+    assert (attention["layers"], attention["bits"], shown["neurons"]["bits"]) == ([1], 16, 16)
     model = jumok.load(runs / "gpt")
     with jumok.record(model) as recording, torch.inference_mode():
         model(torch.from_numpy(model.tokenizer.encode(TEXT).astype("int64"))[None])
@@ -315,8 +315,7 @@ WRONG: dict[str, tuple[list[str], int, str]] = {
     "a range from behind": (["gpt", TEXT, "--heads", "1-0"], 2, r"is not a list of numbers"),
     "a range without an end": (["gpt", TEXT, "--heads", "0-9999999999"], 2, r"is not a list of numbers"),
     "a range that is far too long": (["gpt", TEXT, "--layers", "0-9999"], 2, r"layers=\[0, 1, 2, 3, 4, 5, \.\.\.\]"),
-    "neurons of no layer": (["gpt", TEXT, "--neurons", "5"], 2, r"no layers \[5\]"),
-    "neurons that are no layers": (["gpt", TEXT, "--neurons", "some"], 2, r"--neurons 'some'"),
+    "neurons": (["gpt", TEXT, "--neurons", "all"], 2, "`view --neurons` is gone"),
     "a layer that is not kept": (["gpt", TEXT, "--layers", "0", "--layer", "1"], 2, r"layer"),
     "out is a folder": (["gpt", TEXT, "--out", "."], 2, r"it is a folder"),
     "out has no folder": (["gpt", TEXT, "--out", "gone/page.html"], 2, r"there is no folder gone"),

@@ -43,6 +43,8 @@ GONE = {
     "--without": message("`view --without` is gone. `jumok.interpret.ablation.ablation` does the same in Python."),
     "--alphabet": message("`--alphabet` is gone. Characters that the text lacks are encoded as bytes."),
     "--kind": message("`--kind` is gone. `jumok corpus write numbers` writes all kinds; keep the lines that you want."),
+    "--allow-lossy": message("`--allow-lossy` is gone. Losses per token compare among models with the same tokenizer."),
+    "--neurons": message("`view --neurons` is gone. `--layer 2` opens the page at this layer and keeps its q and k."),
     "--marp": message("`--marp` is gone: `jumok learn slides` writes Markdown for Marp without it."),
 }
 

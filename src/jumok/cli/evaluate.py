@@ -19,13 +19,12 @@ from jumok.errors import ConfigError, JumokError, RunError
 from jumok.messages import tr
 
 OPTIONS = {
-    "lm": (*READING, "allow_lossy"),
+    "lm": READING,
     "mlm": READING,
     "classify": ("text", "label", "encoding"),
     "seq2seq": ("source", "target", "encoding", "beam"),
     "chat": ("encoding",),
 }
-PER_CHARACTER = {"nats_per_char", "bits_per_char", "bits_per_byte"}
 # Figures in the table of several models. Those of tokens are left out: models may have different tokenizers.
 COMPARED = {
     "lm": ("nats_per_char", "bits_per_char", "bits_per_byte", "tokens_per_char"),
@@ -42,7 +41,6 @@ ONLY_JSON = {
     "labels",
     "seen_in_training",
     "lost_example",
-    "lower_bound",
 }  # not in the table of one
 
 
@@ -70,11 +68,6 @@ ONLY_JSON = {
 @option("--source", help="column of the sources, for an encoder-decoder [as in training]")
 @option("--target", help="column of the targets, for an encoder-decoder [as in training]")
 @option("--beam", type=int, help="beams kept in beam search, for an encoder-decoder [1]")
-@option(
-    "--allow-lossy",
-    is_flag=True,
-    help="show figures per character as lower bounds where the tokenizer loses characters of the text",
-)
 @common()
 def evaluate(run: Path, texts: tuple[str, ...], device: str, as_json: bool, quiet: bool, **flags: Any) -> None:
     """Evaluate a model on a text or a table.
@@ -85,7 +78,7 @@ def evaluate(run: Path, texts: tuple[str, ...], device: str, as_json: bool, quie
     the right answers, by their checks where there are some. `talk` stands for the unseen part of the built-in
     conversations. Figures per character and per byte are comparable across tokenizers; figures per token are not.
     Where a tokenizer loses more than 0.1% of the characters (unknown words, capitals, spaces), figures per character
-    are left out; --allow-lossy shows them as lower bounds.
+    are left out.
     Baselines are fitted to the training part of the run. A notice appears if the run was trained on the same data.
 
     A RUN is a run folder or a transformers model folder. Several, all for the same task, are compared in one table.
@@ -100,8 +93,8 @@ def evaluate(run: Path, texts: tuple[str, ...], device: str, as_json: bool, quie
     unseen = task == "lm" and given == ("talk",) and not Path("talk").exists()
     if unseen or (task == "lm" and not flags["column"] and are_conversations(given)):
         task = "chat"
-    known = (*READING, *COLUMN_NAMES, "beam", "allow_lossy")
-    require_options(run, (name for name in known if flags[name] not in (None, False)), OPTIONS[task])
+    known = (*READING, *COLUMN_NAMES, "beam")
+    require_options(run, (name for name in known if flags[name] is not None), OPTIONS[task])
     place, several = str(choose_device(device)), len(runs) > 1
     materials: dict[tuple[str, ...], Any] = {}
     rows = []
@@ -189,7 +182,7 @@ def _row(run: Path, task: str, material: Any, device: str, flags: Mapping[str, A
     from jumok.training.tasks import task_of_run
 
     model: Any = load(run, device)
-    settings: dict[str, Any] = {name: flags[name] for name in ("beam", "allow_lossy") if flags[name] is not None}
+    settings: dict[str, Any] = {} if flags["beam"] is None else {"beam": flags["beam"]}
     began = time.perf_counter()
     measured: Any = measure(model, material, **settings)
     seconds = max(time.perf_counter() - began, 1e-9)
@@ -216,16 +209,10 @@ def _lost_text(measured: Any) -> Iterator[str]:
 
     if not isinstance(measured, TextEvaluation) or not measured.lost_chars:
         return
-    if measured.lower_bound:
-        meaning = tr(
-            "The model need not predict what is lost, so the figures per character and per byte are lower bounds (≥), "
-            "and do not compare with those of other tokenizers."
-        )
-    elif measured.lost.too_much:
+    if measured.lost.too_much:
         meaning = tr(
             "The model need not predict what is lost, so figures per character and per byte would be too good, and are "
-            "left out. {--allow-lossy} shows them as lower bounds. Losses per token compare among models with this "
-            "tokenizer."
+            "left out. Losses per token compare among models with this tokenizer."
         )
     else:
         meaning = tr("That is too little to change the figures per character.")
@@ -257,7 +244,7 @@ def _show_one(figures: dict[str, Any], as_json: bool) -> None:
     shown = {name: value for name, value in figures.items() if name not in ONLY_JSON and value is not None}
     if not shown.get("lost_chars"):
         shown.pop("lost_chars", None)
-    show_figures(shown | _lower_bounds(figures))
+    show_figures(shown)
     if skills := figures.get("skills"):
         show_skills({"": skills})
 
@@ -275,14 +262,6 @@ def _show_several(task: str, models: Sequence[dict[str, Any]], as_json: bool) ->
     if as_json:
         print_json({"task": task, "models": rows})
     else:
-        shown = [row | _lower_bounds(row) for row in rows]
-        show_models(shown, ("parameters", *COMPARED[task], "tokens_per_second"))
-        if any(row.get("skills") for row in shown):
-            show_skills({row["name"]: row["skills"] for row in shown})
-
-
-def _lower_bounds(figures: Mapping[str, Any]) -> dict[str, str]:
-    """Return the figures that are only lower bounds, as text that says so."""
-    if not figures.get("lower_bound"):
-        return {}
-    return {name: f"≥ {figures[name]:.4f}" for name in PER_CHARACTER if figures[name] is not None}
+        show_models(rows, ("parameters", *COMPARED[task], "tokens_per_second"))
+        if any(row.get("skills") for row in rows):
+            show_skills({row["name"]: row["skills"] for row in rows})

@@ -61,7 +61,6 @@ if TYPE_CHECKING:
 )  # fmt: skip
 @option("--force", is_flag=True, section="More", help="overwrite a file that jumok did not write")
 @option("--exact", is_flag=True, section="More", help="store weights, q and k in 16 bits, not 8; a larger page")
-@option("--neurons", default="auto", section="More", help="layers with q and k: auto, all, none, or a list [auto]")
 @common(seed=True)
 def view(run: Path, text: str | None, device: str, as_json: bool, quiet: bool, **flags: Any) -> None:
     """Look inside a model while it reads TEXT, in an HTML page that works offline.
@@ -75,7 +74,6 @@ def view(run: Path, text: str | None, device: str, as_json: bool, quiet: bool, *
         "layers": _numbers("layers", flags["layers"]),
         "heads": _numbers("heads", flags["heads"]),
     }
-    stored = {"neurons": _neurons(flags["neurons"]), "exact": flags["exact"]}
     given = _text(text)
     if not given and not flags["tokens"]:
         raise TextError("the text is empty; give a text, or {--tokens} to show what a GPT generates without a prompt.")
@@ -103,7 +101,9 @@ def view(run: Path, text: str | None, device: str, as_json: bool, quiet: bool, *
         _draw(seen, picture, where, quiet)
         done["picture"] = str(picture)
     if page is not None:
-        size = _write_page(seen, probes, page, {**where, **stored, "language": flags["lang"]}, flags["opens"], quiet)
+        size = _write_page(
+            seen, probes, page, {**where, "exact": flags["exact"], "language": flags["lang"]}, flags["opens"], quiet
+        )
         done |= {"page": str(page), "bytes": size, "seconds": time.perf_counter() - began}
     if as_json:
         print_json(done)
@@ -197,8 +197,3 @@ def _numbers(option: str, given: str | None) -> list[int] | None:
             )
         found += range(first, last + 1)
     return found
-
-
-def _neurons(given: str) -> str | list[int] | None:
-    """Return the value of --neurons, a word or a list of layers."""
-    return given if given in ("auto", "all", "none") else _numbers("neurons", given)

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
         validate,
     )
     from jumok.config._gpt import GPTConfig, RopeScaling, RungConfig
-    from jumok.config._model import Activation, BlockConfig, Frame, GenerationRules, ModelConfig, PoolingKind
+    from jumok.config._model import Activation, BlockConfig, Frame, GenerationRules, ModelConfig
     from jumok.config._resolve import SIZES, default_cases, named_settings, other_task, resolve
     from jumok.config._size import (
         FIRST_CACHED,
@@ -63,7 +63,7 @@ else:
                 "require_setting require_type to_dict validate"
             ),
             "_gpt": "GPTConfig RopeScaling RungConfig",
-            "_model": "Activation BlockConfig Frame GenerationRules ModelConfig PoolingKind",
+            "_model": "Activation BlockConfig Frame GenerationRules ModelConfig",
             "_resolve": "SIZES default_cases named_settings other_task resolve",
             "_size": "FIRST_CACHED count_cached count_constants count_kept count_parameters matrices stacks",
             "_tasks": (
@@ -94,7 +94,6 @@ __all__ = [
     "LMConfig",
     "MLMConfig",
     "ModelConfig",
-    "PoolingKind",
     "Precision",
     "PreferenceConfig",
     "RewardConfig",

@@ -12,7 +12,6 @@ from jumok.config._model import (
     MOST_DROPOUT,
     BlockConfig,
     ModelConfig,
-    PoolingKind,
     require_whole_heads,
     size_of,
 )
@@ -55,9 +54,7 @@ class BERTConfig(ModelConfig):
     norm_eps: float = setting(1e-12, "epsilon of the normalization", 0, LARGEST_EPSILON)
     head: Head = setting("mlm", "none, pooler, mlm (masked tokens) or classify (whole texts)", option=False)
     labels: tuple[str, ...] = setting((), "names of the classes, in the order of their logits (classify)", option=False)
-    pooling: PoolingKind = setting(
-        "first", "pooling of a classifier: first ([CLS], as in BERT), last, mean or attention"
-    )
+    pooling: Literal["first", "mean"] = setting("first", "pooling of a classifier: first ([CLS], as in BERT) or mean")
     pad_id: int | None = setting(None, "id that pads the shorter texts of a batch", option=False)
 
     def __post_init__(self) -> None:

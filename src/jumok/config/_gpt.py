@@ -17,7 +17,6 @@ from jumok.config._model import (
     BlockConfig,
     GenerationRules,
     ModelConfig,
-    PoolingKind,
     require_whole_heads,
     size_of,
 )
@@ -27,7 +26,7 @@ from jumok.messages import tr
 Family = Literal["modern", "classic"]
 Mixing = Literal["none", "average", "attention"]
 Start = Literal["gpt2", "identity", "look_back"]
-RopeKind = Literal["linear", "dynamic", "yarn", "longrope", "llama3"]
+RopeKind = Literal["linear", "dynamic", "yarn", "llama3"]
 
 LONGEST_TABLE = 4096  # positions; that of 131,072 and heads of 128 would have 134 MB
 MOST_NAMED = 128  # largest divisor that a message lists
@@ -39,7 +38,6 @@ LARGEST_FACTOR = 1e6
 LEAST = 1e-6  # of positive numbers
 NEEDED = {  # by kind
     "yarn": ("original_context",),
-    "longrope": ("original_context", "short_factor", "long_factor"),
     "llama3": ("original_context", "low_freq_factor", "high_freq_factor"),
 }
 
@@ -49,14 +47,10 @@ class RopeScaling:
     """How rotary frequencies are changed for contexts longer than those of pretraining.
 
     The kinds are those of `transformers`. "dynamic" (NTK) changes nothing up to the context length of the model, so
-    here it never does. "yarn": https://arxiv.org/abs/2309.00071. "longrope": https://arxiv.org/abs/2402.13753; as in
-    `transformers`, a text that grows beyond original_context keeps the keys that are in the cache. "llama3":
-    https://arxiv.org/abs/2407.21783.
+    here it never does. "yarn": https://arxiv.org/abs/2309.00071. "llama3": https://arxiv.org/abs/2407.21783.
 
     llama3 multiplies wavelengths above original_context / low_freq_factor by `factor`, and keeps those below
-    original_context / high_freq_factor. attention_factor is the factor of cosines and sines; None: 0.1 ln(factor) + 1
-    for yarn, and sqrt(1 + ln(factor) / ln(original_context)) for longrope. longrope divides each frequency by
-    short_factor in texts up to original_context, and by long_factor in longer ones.
+    original_context / high_freq_factor. attention_factor is the factor of cosines and sines; None: 0.1 ln(factor) + 1.
 
     Raises:
         ConfigError: a value is missing or out of range.
@@ -69,10 +63,8 @@ class RopeScaling:
     high_freq_factor: float | None = setting(None, "see above (llama3)", LEAST, LARGEST_SIZE)
     beta_fast: float = setting(32.0, "rotations from which on frequencies are kept (yarn)", LEAST, LARGEST_SIZE)
     beta_slow: float = setting(1.0, "rotations up to which frequencies are divided (yarn)", LEAST, LARGEST_SIZE)
-    attention_factor: float | None = setting(None, "see above (yarn, longrope)", LEAST, LARGEST_SIZE)
+    attention_factor: float | None = setting(None, "see above (yarn)", LEAST, LARGEST_SIZE)
     truncate: bool = setting(True, "whether the limits of the mixture are rounded to whole dimensions (yarn)")
-    short_factor: tuple[float, ...] | None = setting(None, "see above (longrope)", LEAST, LARGEST_FACTOR)
-    long_factor: tuple[float, ...] | None = setting(None, "see above (longrope)", LEAST, LARGEST_FACTOR)
 
     def __post_init__(self) -> None:
         validate(self, "rope_scaling.")
@@ -120,7 +112,7 @@ class GPTConfig(ModelConfig):
     labels: tuple[str, ...] = setting(
         (), "names of the classes, in the order of their logits; none: no classifier", option=False
     )
-    pooling: PoolingKind = setting("last", "pooling of a classifier: last, mean or attention; BERT: first")
+    pooling: Literal["last", "mean"] = setting("last", "pooling of a classifier: last or mean; BERT: first or mean")
     pad_id: int | None = setting(None, "id that pads the shorter texts of a batch", option=False)
     bos_id: int | None = setting(None, "id that begins a text; none: a newline does", option=False)
     eos_ids: tuple[int, ...] = setting((), "ids that end a text; none: generation goes on", option=False)
@@ -141,11 +133,6 @@ class GPTConfig(ModelConfig):
             norm_eps=1e-6 if self.has_rms else 1e-5,
         )
         require_choice("activation", self.activation, choices)
-        if self.pooling == "first":
-            raise ConfigError(
-                "pooling='first' is for a BERT: the first position of a GPT does not see the text after "
-                "it; choose last, mean or attention."
-            )
         if self.n_head % self.n_kv_head:
             divisors = [str(n) for n in range(1, min(self.n_head, MOST_NAMED) + 1) if self.n_head % n == 0]
             raise ConfigError(

@@ -17,7 +17,6 @@ MOST_DROPOUT = 0.95
 
 Activation = Literal["silu", "gelu", "gelu_tanh", "relu"]  # gelu: the erf form, gelu_tanh: its approximation
 SPECIAL_IDS = ("pad_id", "bos_id", "eos_id", "decoder_start_id", "forced_bos_id", "forced_eos_id")  # of some models
-PoolingKind = Literal["first", "last", "mean", "attention"]
 
 
 def size_of(default: int | None, help: str, most: int = LARGEST_SIZE) -> Any:

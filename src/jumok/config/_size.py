@@ -25,8 +25,7 @@ def count_parameters(config: ModelConfig) -> int:
         return _bert_embeddings(config) + blocks + _bert_head(config)
     placed = not config.rotated and (not isinstance(config, RungConfig) or config.mixing == "attention")
     tables = vocab * c * (1 if config.tie_embeddings else 2) + (length * c if placed else 0)
-    query = c if config.labels and config.pooling == "attention" else 0
-    return tables + blocks + _norm(config.block()) + len(config.labels) * c + query
+    return tables + blocks + _norm(config.block()) + len(config.labels) * c
 
 
 def count_constants(config: ModelConfig) -> int:
@@ -108,5 +107,4 @@ def _bert_head(config: BERTConfig) -> int:
         return c * width + 3 * width + config.vocab_size  # 3: the bias and the norm
     if config.head == "none":
         return 0
-    query = c if config.pooling == "attention" else 0
-    return c * c + c + query + len(config.labels) * (c + 1)
+    return c * c + c + len(config.labels) * (c + 1)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from jumok.config._fields import nearest_multiples, require_range, setting
-from jumok.config._gpt import NEEDED, GPTConfig, RopeScaling, Start
+from jumok.config._gpt import GPTConfig, RopeScaling, Start
 from jumok.config._model import Activation, BlockConfig
 from jumok.errors import ConfigError
 
@@ -68,21 +68,8 @@ class GPTVariantConfig(GPTConfig):
                 rotary_dim=self.rotary_dim,
                 nearest=nearest_multiples(self.rotary_dim, 2),
             )
-        scaling = self.rope_scaling
-        if scaling is None:
-            return
-        if scaling.kind == "yarn" and self.rope_theta == 1:
+        if self.rope_scaling is not None and self.rope_scaling.kind == "yarn" and self.rope_theta == 1:
             raise ConfigError("rope_scaling of kind yarn needs a rope_theta greater than 1.")
-        for name in NEEDED["longrope"][1:]:
-            factors = getattr(scaling, name)
-            if factors is not None and len(factors) != self.rotary_dim // 2:
-                raise ConfigError(
-                    "rope_scaling.{name} has {count} numbers, but rotary_dim={rotary_dim} has {expected} frequencies.",
-                    name=name,
-                    count=len(factors),
-                    rotary_dim=self.rotary_dim,
-                    expected=self.rotary_dim // 2,
-                )
 
     @property
     def first_parameters(self) -> Start:
@@ -93,15 +80,6 @@ class GPTVariantConfig(GPTConfig):
     def rotated(self) -> int:
         """The number of dimensions of a head that are rotated."""
         return self.rotary_dim
-
-    @property
-    def table_length(self) -> int:
-        """The number of positions whose cosines and sines a model keeps; beyond longrope's, all angles change."""
-        length, scaling = super().table_length, self.rope_scaling
-        if scaling is None or scaling.kind != "longrope":
-            return length
-        assert scaling.original_context is not None
-        return min(length, scaling.original_context)
 
     @property
     def frequency_scaling(self) -> RopeScaling | None:

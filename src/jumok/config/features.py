@@ -57,12 +57,7 @@ FEATURES: dict[str, dict[object, frozenset[str]]] = {
     },
     "task": {"classify": EVERY - {LLAMA_CPP}, **dict.fromkeys(("lm", "mlm", "seq2seq"), EVERY)},
     "head": {**dict.fromkeys((None, "mlm", "classify"), EVERY), **dict.fromkeys(("none", "pooler"), EVERY - {PAGE})},
-    "pooling": {None: EVERY, "last": EVERY, **dict.fromkeys(("mean", "attention"), EVERY - {TRANSFORMERS})},
-    "pooling of a BERT": {
-        None: EVERY,
-        "first": EVERY,
-        **dict.fromkeys(("last", "mean", "attention"), EVERY - {TRANSFORMERS}),
-    },
+    "pooling": {**dict.fromkeys((None, "first", "last"), EVERY), "mean": EVERY - {TRANSFORMERS}},
     "activation": {**dict.fromkeys(("silu", "gelu", "gelu_tanh"), EVERY), "relu": EVERY - {LLAMA_CPP}},
     "norm": {"rms": EVERY, "layer": EVERY, "none": frozenset()},
     "gated": {True: EVERY, False: EVERY},
@@ -83,8 +78,6 @@ FEATURES: dict[str, dict[object, frozenset[str]]] = {
     "rope_scaling": {
         **dict.fromkeys((None, "linear", "dynamic", "llama3"), EVERY),
         "yarn": EVERY - {LLAMA_CPP},
-        "longrope": EVERY - {LLAMA_CPP},
-        "longrope beyond original_context": EVERY - {LLAMA_CPP, NATIVE},
     },
     "sliding_window": {None: EVERY, **dict.fromkeys(("all layers", "some layers"), EVERY - {LLAMA_CPP})},
     "scale_embedding": {True: EVERY, False: EVERY},
@@ -162,7 +155,6 @@ def features_of(config: ModelConfig) -> dict[str, object]:
         "task": task_of(config),
         "head": getattr(config, "head", None),
         "pooling": None,
-        "pooling of a BERT": None,
         **{name: getattr(block, name) for name in ("activation", "norm", "gated", "parallel", "qk_norm")},
         "biases": ", ".join(biases) or "none",
         "n_kv_head": "n_head" if block.n_kv_head == block.n_head else "fewer",
@@ -177,7 +169,7 @@ def features_of(config: ModelConfig) -> dict[str, object]:
         "eos_ids": f"up to {MOST_ENDS}" if len(getattr(config, "eos_ids", ())) <= MOST_ENDS else "more",
     }
     if isinstance(config, BERTConfig) and config.head in ("pooler", "classify"):
-        found["pooling of a BERT"] = config.pooling
+        found["pooling"] = config.pooling
     if isinstance(config, EncoderDecoderConfig) and config.family == "original" and config.decoder_start_id is None:
         found["decoder_start_id"] = None
     if isinstance(config, GPTConfig):
@@ -195,8 +187,6 @@ def _of_gpt(config: GPTConfig) -> dict[str, object]:
         found["rotary_dim"] = "less"
     if config.frequency_scaling is not None:
         found["rope_scaling"] = config.frequency_scaling.kind
-        if changes_angles(config):
-            found["rope_scaling"] = "longrope beyond original_context"
     windows = [config.window(i) for i in range(config.n_layer)]
     limited = [window for window in windows if window is not None and window < config.context_length]
     if limited:
@@ -208,14 +198,6 @@ def wider_heads(config: GPTConfig) -> int:
     """Return the number of heads, n_embd wide together, into which those of a GPT-2 fit; 0 if there is none."""
     most = config.n_embd // config.head_dim
     return next((heads for heads in range(config.n_head, most + 1) if config.n_embd % heads == 0), 0)
-
-
-def changes_angles(config: GPTConfig) -> bool:
-    """Return whether longer texts have other rotary angles, so that no keys can be kept while a text grows."""
-    scaling = config.frequency_scaling
-    if scaling is None or scaling.kind != "longrope" or scaling.original_context is None:
-        return False
-    return config.context_length > scaling.original_context
 
 
 def architecture_of(config: ModelConfig) -> str | None:

@@ -45,7 +45,6 @@ def evaluate(
     *,
     columns: Sequence[str] | None = None,
     stride: int | None = None,
-    allow_lossy: bool = False,
 ) -> TextEvaluation | ClassEvaluation | ChatEvaluation: ...
 
 
@@ -56,7 +55,6 @@ def evaluate(
     columns: Sequence[str] | None = None,
     stride: int | None = None,
     beam: int | None = None,
-    allow_lossy: bool = False,
 ) -> TextEvaluation | MaskedEvaluation | ClassEvaluation | PairEvaluation | ChatEvaluation:
     """Return how good a model is, by figures of its kind.
 
@@ -70,7 +68,7 @@ def evaluate(
         material: a text or a table. A string is the text itself, a `Path` a file; or what `jumok.text` has read. For a
             classifier and an encoder–decoder also rows: [("정말 재미있어요", "좋음"), ...].
         columns: of a table at a path, the two to read [text and label; source and target].
-        stride, allow_lossy: of a GPT, see `jumok.evaluation.language_model.evaluate_text`. beam: of an
+        stride: of a GPT, see `jumok.evaluation.language_model.evaluate_text`. beam: of an
             encoder–decoder, see `jumok.inference.answer_search.Search`.
 
     Raises:
@@ -81,11 +79,7 @@ def evaluate(
     task = task_of(model.config)
     if task == "lm" and columns is None and _is_chat(material):
         task = "chat"
-    for name, value, wanted in (
-        ("stride", stride, "lm"),
-        ("beam", beam, "seq2seq"),
-        ("allow_lossy", allow_lossy or None, "lm"),
-    ):
+    for name, value, wanted in (("stride", stride, "lm"), ("beam", beam, "seq2seq")):
         if value is not None and task != wanted:
             raise ConfigError("{name} is not for a model of task {task}; leave it out.", name=name, task=task)
     names = columns_of(task)
@@ -104,7 +98,7 @@ def evaluate(
         raise ConfigError("a table was given, and this model reads a text; give jumok.text.read(path, column=...).")
     if isinstance(model, BERT):
         return evaluate_masked(model, found)
-    return evaluate_text(model, found, stride=stride, allow_lossy=allow_lossy)
+    return evaluate_text(model, found, stride=stride)
 
 
 def _is_chat(material: Any) -> bool:

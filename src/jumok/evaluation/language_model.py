@@ -17,9 +17,8 @@ with characters and bytes of the text in NFC. Numbers per character and per byte
 token do not. Where a tokenizer can spell a text in several ways, only the way it spells it counts, so the nats are an
 upper bound (https://arxiv.org/abs/2109.02550 measures how tight).
 
-A tokenizer that loses characters, as those that became [UNK], makes the numbers per character and per byte too small:
-they are lower bounds, which do not compare. Where it loses more than `jumok.tokenizers.MOST_LOST` of a text, they are
-left out unless they are asked for. The numbers per token remain.
+A tokenizer that loses characters, as those that became [UNK], makes the numbers per character and per byte too small.
+Where it loses more than `jumok.tokenizers.MOST_LOST` of a text, they are left out. The numbers per token remain.
 """
 
 from __future__ import annotations
@@ -56,9 +55,8 @@ LARGEST_BATCH = 32  # windows
 class TextEvaluation:
     """How well a model predicts a text; the head of this module defines each number.
 
-    nats_per_char, bits_per_char, bits_per_byte: None where the tokenizer loses too much of the text, unless
-    `allow_lossy` asked for them; then they are lower bounds, and `lower_bound` is True. lost_chars, lost_example: what
-    the tokenizer loses, see `jumok.tokenizers.LostText`.
+    nats_per_char, bits_per_char, bits_per_byte: None where the tokenizer loses too much of the text. lost_chars,
+    lost_example: what it loses, see `jumok.tokenizers.LostText`.
     """
 
     nats_per_char: float | None
@@ -71,7 +69,6 @@ class TextEvaluation:
     tokens: int
     lost_chars: int = 0
     lost_example: tuple[str, str] = ("", "")
-    lower_bound: bool = False
 
     @property
     def lost(self) -> LostText:
@@ -86,9 +83,7 @@ class Score(NamedTuple):
     tokens: int
 
 
-def evaluate_text(
-    model: GPT, text: str | Text, *, stride: int | None = None, allow_lossy: bool = False
-) -> TextEvaluation:
+def evaluate_text(model: GPT, text: str | Text, *, stride: int | None = None) -> TextEvaluation:
     """Predict each token of a text once, and measure how well.
 
     Args:
@@ -96,7 +91,6 @@ def evaluate_text(
         text: the text itself, or one that `jumok.text.read` returned, which may be larger than memory.
         stride: tokens that the window moves on by, at most the context; None: half a context. Less is slower and
             gives each token more context.
-        allow_lossy: give the numbers per character also where the tokenizer loses too much, as lower bounds.
 
     Raises:
         ConfigError: the stride is out of range.
@@ -113,10 +107,9 @@ def evaluate_text(
     with encoded(text, tokenizer) as ids:
         nats, tokens = score(model, ids, stride=stride, before=start_ids(model.config, tokenizer))
     per_token, lost = nats / tokens, lost_text(tokenizer, text)
-    counts = allow_lossy or not lost.too_much
     per_char = per_character(per_token, tokens, chars, size)
     return TextEvaluation(
-        **(per_char if counts else dict.fromkeys(per_char)),
+        **(dict.fromkeys(per_char) if lost.too_much else per_char),
         loss_per_token=per_token,
         perplexity=math.exp(per_token) if per_token < 700 else math.inf,
         chars=chars,
@@ -124,7 +117,6 @@ def evaluate_text(
         tokens=tokens,
         lost_chars=lost.lost,
         lost_example=lost.example,
-        lower_bound=counts and lost.too_much,
     )
 
 

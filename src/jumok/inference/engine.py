@@ -18,7 +18,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from jumok.config import EncoderDecoderConfig, GPTConfig
-from jumok.config.features import changes_angles
 from jumok.errors import ConfigError
 from jumok.inference.native.build import library, why_not
 from jumok.inference.native.parameters import NativeModel
@@ -282,7 +281,7 @@ def make_slots(
 
     if not isinstance(model.config, GPTConfig):
         return AnswerSlots(model, slots)
-    keeps = cache and not changes_angles(model.config) and is_plain(model)
+    keeps = cache and is_plain(model)
     if keeps and can_run(model) and library(build or quantize is not None):
         return NativeSlots(pack(model, quantize or "float32"), slots)
     if quantize is not None:

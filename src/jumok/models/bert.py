@@ -61,7 +61,7 @@ class BERT(ConfiguredModel[BERTConfig]):
         self.blocks = nn.ModuleList(Block(config.block(), causal=False) for _ in range(config.n_layer))
         self.mlm_head = MaskedLMHead(config) if config.head == "mlm" else None
         pools = config.head in ("pooler", "classify")
-        self.pooling = Pooling(config.pooling, config.n_embd) if pools else None
+        self.pooling = Pooling(config.pooling) if pools else None
         self.pooler = nn.Linear(config.n_embd, config.n_embd) if pools else None
         self.classifier = nn.Linear(config.n_embd, len(config.labels)) if config.head == "classify" else None
         self._initialise()

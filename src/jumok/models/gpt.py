@@ -10,7 +10,6 @@ import torch
 from torch import Tensor, nn
 
 from jumok.config import GPTConfig
-from jumok.config.features import changes_angles
 from jumok.errors import JumokError
 from jumok.models.base import ConfiguredModel, checked_ids
 from jumok.models.initialization import look_back_by_rotation
@@ -43,7 +42,7 @@ class GPT(ConfiguredModel[GPTConfig]):
         self.head: nn.Linear = Linear(config.n_embd, config.vocab_size, bias=False)
         if config.tie_embeddings:
             self.head.weight = self.token_embedding.weight
-        self.pooling = Pooling(config.pooling, config.n_embd) if config.labels else None
+        self.pooling = Pooling(config.pooling) if config.labels else None
         self.classifier = nn.Linear(config.n_embd, len(config.labels), bias=False) if config.labels else None
         self._window = max((config.window(i) or 0 for i in range(config.n_layer)), default=0)  # 0: no layer has one
         table = self._rotary(config.table_length) if config.rotated else (None, None)
@@ -84,7 +83,7 @@ class GPT(ConfiguredModel[GPTConfig]):
 
         Raises:
             ValueError: an id is out of range, the length with the cached positions exceeds context_length, or segments
-                are given with a cache. JumokError: the angles of a text depend on its length (longrope).
+                are given with a cache.
         """
         start = cache.length if cache is not None else 0
         ids = checked_ids(ids, self.config.vocab_size, self.config.context_length, past=start)
@@ -95,13 +94,6 @@ class GPT(ConfiguredModel[GPTConfig]):
         if segments is not None:
             if cache is not None:
                 raise ValueError("segments and a cache were given; a cache continues one text in each row")
-            if changes_angles(self.config) and stop > self.config.table_length:
-                raise JumokError(
-                    "the rotary angles of this model depend on the length of a text beyond {length:,} tokens, so no "
-                    "row of {count:,} tokens can hold several; train with {--context-length {length}}.",
-                    length=self.config.table_length,
-                    count=stop,
-                )
             positions, allowed = positions_in(segments), (segments.unsqueeze(2) == segments.unsqueeze(1)).unsqueeze(1)
         where = slice(start, stop) if positions is None else positions
         x = self.token_embedding(ids)  # (B, T, C)
@@ -133,15 +125,15 @@ class GPT(ConfiguredModel[GPTConfig]):
             return None
         if stop > len(self.cos):
             at = torch.arange(start, stop, device=self.cos.device) if positions is None else positions
-            cos, sin = (x.to(self.cos.dtype) for x in self._rotary(at, stop))
+            cos, sin = (x.to(self.cos.dtype) for x in self._rotary(at))
         else:
             where = slice(start, stop) if positions is None else positions
             cos, sin = self.cos[where], self.sin[where]
         return (cos, sin) if positions is None else (cos.unsqueeze(1), sin.unsqueeze(1))
 
-    def _rotary(self, positions: int | Tensor, length: int = 0) -> tuple[Tensor, Tensor]:
+    def _rotary(self, positions: int | Tensor) -> tuple[Tensor, Tensor]:
         c = self.config
-        return rotary(positions, c.rotated, base=c.rope_theta, scaling=c.frequency_scaling, length=length)
+        return rotary(positions, c.rotated, base=c.rope_theta, scaling=c.frequency_scaling)
 
     def _near(self, start: int, stop: int, positions: Tensor | None, device: torch.device) -> Tensor | None:
         """Return the mask of the sliding window, (T, stop) or (B, 1, T, stop), or None if all keys are within it."""

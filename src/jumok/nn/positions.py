@@ -34,7 +34,6 @@ def rotary(
     *,
     base: float = 10_000.0,
     scaling: RopeScaling | None = None,
-    length: int = 0,
 ) -> tuple[Tensor, Tensor]:
     """Return the cosines and sines of rotary positions for `rotate` (RoFormer, https://arxiv.org/abs/2104.09864).
 
@@ -43,7 +42,6 @@ def rotary(
         head_dim: D, or the number of dimensions that are rotated.
         base: of the frequencies.
         scaling: a change of the frequencies for long contexts.
-        length: of the whole text, on which the frequencies of "longrope" depend.
 
     Returns:
         cos, sin: (T, D) each, float32. Columns i and i + D/2 have the same angle (the "two halves" layout). The angles
@@ -51,19 +49,19 @@ def rotary(
     """
     if isinstance(positions, int):
         positions = torch.arange(positions)
-    frequencies, factor = scaled_frequencies(head_dim, base, scaling, length)  # (D/2,)
+    frequencies, factor = scaled_frequencies(head_dim, base, scaling)  # (D/2,)
     angles = positions.float().unsqueeze(-1) * frequencies.to(positions.device)  # (T, D/2)
     angles = torch.cat((angles, angles), dim=-1)  # (T, D)
     return angles.cos() * factor, angles.sin() * factor
 
 
-def scaled_frequencies(width: int, base: float, scaling: RopeScaling | None, length: int = 0) -> tuple[Tensor, float]:
+def scaled_frequencies(width: int, base: float, scaling: RopeScaling | None) -> tuple[Tensor, float]:
     """Return rotary frequencies, (D/2,), and a factor; see `jumok.rotary.scaled_frequencies`.
 
     Args:
-        width: D, or the number of dimensions that are rotated. base, scaling, length: as in `rotary`.
+        width: D, or the number of dimensions that are rotated. base, scaling: as in `rotary`.
     """
-    found, factor = rotary_frequencies(_periods(width, base, device="cpu").numpy(), base, scaling, length)
+    found, factor = rotary_frequencies(_periods(width, base, device="cpu").numpy(), base, scaling)
     return torch.from_numpy(found), factor
 
 

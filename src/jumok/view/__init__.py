@@ -31,7 +31,6 @@ def view(
     layers: Sequence[int] | None = None,
     heads: Sequence[int] | None = None,
     exact: bool = False,
-    neurons: Literal["auto", "all", "none"] | Sequence[int] = "auto",
     probe: bool = False,
     language: Literal["ko", "en"] | None = None,
     name: str | None = None,
@@ -50,7 +49,7 @@ def view(
         text: a string, of an encoder–decoder the source. For a file: `Path("night.txt").read_text()`.
         target, tokens, sampling, seed, layers, heads: see `jumok.view.trace.trace`.
         block, layer, head, language: where, and in which language, the page opens.
-        exact, neurons: see `jumok.view.schema.to_json`.
+        exact: see `jumok.view.schema.to_json`.
         probe: also ablate each head in turn, and show which ones matter for this text.
         name: of the model, as the page shows it [the folder's, or the class's].
         out: also save the page here. show: open it in a browser; None: at Python's prompt, unless `out` is given.
@@ -78,7 +77,7 @@ def view(
     )  # fmt: skip
     attention_of(seen, block, layer, head)  # it must exist
     probes = probe_trace(loaded, seen) if probe else None
-    page = page_of(seen, probes, block=block, layer=layer, head=head, language=language, exact=exact, neurons=neurons)
+    page = page_of(seen, probes, block=block, layer=layer, head=head, language=language, exact=exact)
     if out is not None:
         page.save(out)
     _show(page, show, default=out is None)

@@ -24,7 +24,7 @@ from jumok.files import require_writable, write_atomic
 from jumok.view.bundle import script
 from jumok.view.page_code import VIEWER, asset, policy_of
 from jumok.view.probes import Probes, probes_json
-from jumok.view.schema import Neurons, opened_layer, to_json
+from jumok.view.schema import opened_layer, to_json
 from jumok.view.token_text import shortened
 from jumok.view.trace import Trace
 
@@ -127,16 +127,15 @@ def page_of(
     head: int | None = None,
     language: str | None = None,
     exact: bool = False,
-    neurons: Neurons | Sequence[int] = "auto",
 ) -> Page:
     """Return the page of a trace, with its probes.
 
     Args:
         block, layer, head: where it opens; None: at the layer with the most confident heads. language: "ko" or
-            "en"; None: the browser's. exact, neurons: see `to_json`.
+            "en"; None: the browser's. exact: see `to_json`.
     """
     known = None if probes is None else probes_json(probes, trace)
-    found = to_json(trace, known, block=block, layer=layer, exact=exact, neurons=neurons)
+    found = to_json(trace, known, block=block, layer=layer, exact=exact)
     found["model"]["name"] = one_line(trace.model["name"])
     opening = {
         "block": block,

@@ -7,13 +7,11 @@ is measured and written under "error"; the page shows it. Queries and keys take 
 from __future__ import annotations
 
 import json
-import reprlib
-from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
-from jumok.errors import ConfigError
 from jumok.messages import in_each_language
 from jumok.version import __version__
 from jumok.view.predictions import short
@@ -26,7 +24,6 @@ LEVELS = (FINEST, 180, 128, 101, 80, 64, 50, 40, 32, 25, 20, 16)  # of a weight'
 TRIED = 24  # heads from which it is estimated what the others take
 
 Coded = list[list[str]]  # by layer and head
-Neurons = Literal["auto", "all", "none"]
 
 
 def to_json(
@@ -36,17 +33,15 @@ def to_json(
     block: str | None = None,
     layer: int | None = None,
     exact: bool = False,
-    neurons: Neurons | Sequence[int] = "auto",
 ) -> dict[str, Any]:
     """Return the JSON object of a trace.
 
     Args:
         probes: what `docs/viewer.md` has under "probes". block, layer: with which the page opens; None: `opened_layer`.
-        exact: write weights, queries and keys in 16 bits. neurons: of which layers queries and keys are written: all,
-            none, a list, or "auto", as many as have room within the budget, `layer` first; a note says which.
+        exact: write weights, queries and keys in 16 bits.
 
-    Raises:
-        ConfigError: `neurons` names a layer that the trace does not have.
+    Queries and keys are written of as many layers as have room within the budget, `layer` first, then those beside it;
+    a note says which.
     """
     found: dict[str, Any] = {
         "format": FORMAT,
@@ -55,7 +50,6 @@ def to_json(
         "model": dict(trace.model),
         "sequences": trace.sequences,
         "attentions": [_attention(one, exact=exact) for one in trace.attentions],
-        "neurons": None,
         "predictions": trace.predictions,
         "lens": trace.lens,
         "probes": probes,
@@ -63,29 +57,30 @@ def to_json(
     }
     room = budget(max(max(one.t, one.s) for one in trace.attentions)) - _size(found)
     bits = 16 if exact else 8
-    wanted = _wanted_layers(trace, neurons, opened_layer(found, block) if layer is None else layer)
+    opened = opened_layer(found, block) if layer is None else layer
+    kept = {one for attention in trace.attentions for one in attention.layers}
+    wanted = sorted(kept, key=lambda one: (abs(one - opened), one))
     stored = {one: _vectors_by_block(trace, one, bits) for one in wanted[:1]}
     room -= _size(stored)
     room -= _write_weights(found, trace, room, exact)
     for one in wanted[1:]:
         vectors = _vectors_by_block(trace, one, bits)
         room -= _size(vectors)
-        if neurons == "auto" and room < 0:
+        if room < 0:
             found["notes"].append(
                 in_each_language(
-                    "To keep the file small, q and k are there for layer {listed} only; {--neurons all} keeps all.",
+                    "To keep the file small, q and k are there for layer {listed} only; {--layer N} chooses another.",
                     listed=", ".join(map(str, sorted(stored))),
                 )
             )
             break
         stored[one] = vectors
-    if stored:
-        by_block: dict[str, dict[str, Any]] = {}
-        for one, blocks in sorted(stored.items()):
-            for name, coded in blocks.items():
-                by_block.setdefault(name, {})[str(one)] = coded
-        width = trace.model["head_dim"]
-        found["neurons"] = {"layers": by_block, "bits": bits, "head_dim": width, "scale": width**-0.5}
+    by_block: dict[str, dict[str, Any]] = {}
+    for one, blocks in sorted(stored.items()):
+        for name, coded in blocks.items():
+            by_block.setdefault(name, {})[str(one)] = coded
+    width = trace.model["head_dim"]
+    found["neurons"] = {"layers": by_block, "bits": bits, "head_dim": width, "scale": width**-0.5}
     return found
 
 
@@ -192,18 +187,6 @@ def _error(one: Attention, coded: Coded, *, exact: bool) -> dict[str, float]:
 
 
 # --- queries and keys -------------------------------------------------------------------------------------------------
-
-
-def _wanted_layers(trace: Trace, neurons: Neurons | Sequence[int], opened: int) -> list[int]:
-    """Return the layers whose queries and keys are wanted, the opened one first, then those beside it."""
-    kept = sorted({layer for one in trace.attentions for layer in one.layers})
-    wanted = ([] if neurons == "none" else kept) if isinstance(neurons, str) else neurons
-    wrong = [layer for layer in wanted if layer not in kept]
-    if wrong:
-        raise ConfigError(
-            "there are no layers {layers} here; the layers are {kept}.", layers=reprlib.repr(wrong), kept=kept
-        )
-    return sorted(set(wanted), key=lambda layer: (abs(layer - opened), layer))
 
 
 def _vectors_by_block(trace: Trace, layer: int, bits: int) -> dict[str, Any]:

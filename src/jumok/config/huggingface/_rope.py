@@ -15,7 +15,6 @@ SCALING = {  # what a kind has besides its factor
     "linear": (),
     "dynamic": (),
     "yarn": (ORIGINAL, "beta_fast", "beta_slow", "attention_factor", "truncate"),
-    "longrope": (ORIGINAL, "short_factor", "long_factor", "attention_factor"),
     "llama3": (ORIGINAL, "low_freq_factor", "high_freq_factor"),
 }
 
@@ -38,7 +37,7 @@ def scaling_of(rope: Mapping[str, Any], stock: Mapping[str, Any]) -> dict[str, A
     given = {name: value for name, value in rope.items() if value is not None}
     if ORIGINAL in SCALING[kind]:
         given[ORIGINAL] = stock.get(ORIGINAL) or given.get(ORIGINAL, most)
-    if "factor" not in given and kind in ("yarn", "longrope"):
+    if "factor" not in given and kind == "yarn":
         given["factor"] = max(1.0, most / given[ORIGINAL])
     parts = [given.get(name) for name in ("mscale", "mscale_all_dim")]
     if kind == "yarn" and "attention_factor" not in given and all(parts):

@@ -196,7 +196,7 @@ def masked_mean(rng: Random) -> Numbers:
     length = rng.randint(2, 4)
     x = [_integers(rng, 2, -5, 9) for _ in range(5)]
     mask = torch.arange(5)[None] < length  # (B, S)
-    value = exact(Pooling("mean", 2)(_tensor([x]), mask)[0])
+    value = exact(Pooling("mean")(_tensor([x]), mask)[0])
     fields = {"mask": _vector(mask[0].int().tolist()), "h": _rows("h", x), "mean": _vector(value)}
     return {"x": x, "length": length}, value, {**fields}
 

@@ -82,7 +82,6 @@ class NativeModel:
     Attributes:
         structure: the `Model` of step.cpp.
         classifier: (labels, C), the matrix of the classifier; None for a language model.
-        pooling: (C,), the query of a classifier that pools by attention; None for others.
 
     Raises:
         JumokError: the C++ step does not compute such a model.
@@ -114,7 +113,7 @@ class NativeModel:
             *(self._keep(table) for table in rotary_tables(config)),
             layers, self._norm("norm"), self._matrix("head" if "head.weight" in tensors else "token_embedding"),
         )  # fmt: skip
-        self.classifier, self.pooling = self._tensor("classifier.weight"), self._tensor("pooling.query")
+        self.classifier = self._tensor("classifier.weight")
         del self._tensors, self._arena
 
     def _layer(self, number: int) -> _Layer:
@@ -265,6 +264,4 @@ def parameter_shapes(config: GPTConfig) -> dict[str, tuple[int, ...]]:
         found["head.weight"] = (c.vocab_size, width)
     if c.labels:
         found["classifier.weight"] = (len(c.labels), width)
-        if c.pooling == "attention":
-            found["pooling.query"] = (width,)
     return found

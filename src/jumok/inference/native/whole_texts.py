@@ -49,12 +49,7 @@ def class_logits(model: NativeModel, rows: Sequence[Ids]) -> Numbers:
 
 def _pooled(model: NativeModel, hidden: Numbers) -> Numbers:
     """(T, C) -> (C,), as `jumok.models.pooling.Pooling`."""
-    if model.config.pooling == "last":
-        return hidden[-1]
-    if model.pooling is None:
-        return hidden.mean(axis=0)
-    scores = hidden @ model.pooling * np.float32(hidden.shape[1] ** -0.5)  # (T,)
-    return softmax(scores) @ hidden
+    return hidden[-1] if model.config.pooling == "last" else hidden.mean(axis=0)
 
 
 @not_finite_is_told()

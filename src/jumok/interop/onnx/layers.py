@@ -179,11 +179,6 @@ def pool(g: Graph, pooling: Pooling, hidden: str, mask: str) -> str:
         last = g.add("ReduceMax", places, g.constant([1]), keepdims=1)  # (B, 1)
         return g.add("GatherND", hidden, last, batch_dims=1)
     allowed = masked(g, g.cast(mask, TensorProto.BOOL))  # (B, T)
-    if pooling.query is not None:
-        query = g.add("Unsqueeze", g.parameter(pooling.query), g.constant([1]))  # (C, 1)
-        scores = g.add("Squeeze", g.add("MatMul", hidden, query), g.constant([2]))  # (B, T)
-        width = pooling.query.shape[0]
-        allowed = g.add("Add", allowed, g.add("Mul", scores, g.constant(width**-0.5)))
     weights = g.add("Unsqueeze", g.add("Softmax", allowed, axis=-1), g.constant([1]))  # (B, 1, T)
     return g.add("Squeeze", g.add("MatMul", weights, hidden), g.constant([1]))
 

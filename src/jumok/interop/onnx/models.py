@@ -109,7 +109,7 @@ def _hidden(g: Graph, model: GPT, ids: str, start: str, cache: list[KeysAndValue
     x = g.add("Gather", g.parameter(model.token_embedding.weight), ids)  # (B, T, C)
     if model.position_embedding is not None:
         x = g.add("Add", x, g.add("Gather", g.parameter(model.position_embedding.weight), positions))
-    angles = None if model.cos is None else _angles(g, c, positions, stop)
+    angles = None if model.cos is None else _angles(g, c, positions)
     windows = {window: causal(g, positions, keys, window) for window in {c.window(i) for i in range(c.n_layer)}}
     for i, layer in enumerate(model.blocks):
         assert isinstance(layer, Block)
@@ -117,17 +117,10 @@ def _hidden(g: Graph, model: GPT, ids: str, start: str, cache: list[KeysAndValue
     return norm(g, model.norm, x)
 
 
-def _angles(g: Graph, c: GPTConfig, positions: str, stop: str) -> Angles:
-    """Return cosines and sines of positions, (T,); stop (1,), the length of the whole text."""
-    scaling = c.frequency_scaling
-    frequencies, factor = scaled_frequencies(c.rotated, c.rope_theta, scaling)  # (R/2,)
-    turns = g.constant(frequencies.numpy())
-    if scaling is not None and scaling.kind == "longrope":
-        assert scaling.original_context is not None
-        others, _ = scaled_frequencies(c.rotated, c.rope_theta, scaling, c.context_length)
-        is_long = g.add("Greater", stop, g.constant([scaling.original_context]))  # (1,)
-        turns = g.add("Where", is_long, g.constant(others.numpy()), turns)
+def _angles(g: Graph, c: GPTConfig, positions: str) -> Angles:
+    """Return cosines and sines of positions, (T,)."""
+    frequencies, factor = scaled_frequencies(c.rotated, c.rope_theta, c.frequency_scaling)  # (R/2,)
     at = g.add("Unsqueeze", g.cast(positions, TensorProto.FLOAT), g.constant([1]))  # (T, 1)
-    angles = g.add("Mul", at, turns)  # (T, R/2)
+    angles = g.add("Mul", at, g.constant(frequencies.numpy()))  # (T, R/2)
     cos, sin = (g.add("Mul", g.add(kind, angles), g.constant(factor)) for kind in ("Cos", "Sin"))
     return Angles(cos, sin, c.rotated // 2)

@@ -150,7 +150,7 @@ def masked_mean(code: Code) -> Steps:
     for lengths, s, width in (([2, 5, 3], 5, 4), ([1, 4], 7, 3)):
         x = hidden(len(lengths), s, width) + 3
         mask = _mask(torch.tensor(lengths), s)[:, 0, 0]  # (B, S)
-        right = Pooling("mean", width)(x, mask).detach()
+        right = Pooling("mean")(x, mask).detach()
         compare(result_of(function, x, mask), right, *_mean_mistakes(x, mask))
     yield passed("real-tokens-averaged")
     x, mask = hidden(2, 4, 3), _mask(torch.tensor([0, 3]), 4)[:, 0, 0]

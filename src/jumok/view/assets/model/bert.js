@@ -28,7 +28,7 @@ export class BERT {
       (_, i) => new Block(parameters, "blocks", i, block, { causal: false }),
     );
     this.mlm = config.head === "mlm" ? new MaskedLMHead(parameters, block) : null;
-    this.pooling = pools ? new Pooling(config.pooling, parameters.optional("pooling.query")) : null;
+    this.pooling = pools ? new Pooling(config.pooling) : null;
     this.pooler = pools ? new Linear(parameters, "pooler") : null;
     this.classifier = config.head === "classify" ? new Linear(parameters, "classifier") : null;
   }

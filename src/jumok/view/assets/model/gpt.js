@@ -27,7 +27,7 @@ export class GPT {
     this.classifier = config.labels.length ? parameters.matrix("classifier.weight") : null;
     /** @type {KVCache | null} for texts that are classified */
     this.reused = null;
-    this.pooling = config.labels.length ? new Pooling(config.pooling, parameters.optional("pooling.query")) : null;
+    this.pooling = config.labels.length ? new Pooling(config.pooling) : null;
   }
 
   /**
