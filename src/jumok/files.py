@@ -15,7 +15,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
-from jumok.errors import ConfigError, JumokError
+from jumok.errors import ConfigError, JumokError, RunError
 from jumok.memory import bytes_of
 from jumok.messages import tr
 
@@ -241,6 +241,20 @@ def make_folder(path: Path) -> None:
     path.mkdir(parents=True, exist_ok=True)
     for one in new:
         sync_folder(one.parent)
+
+
+@contextmanager
+def writing(path: Path, needed: int = 0, errors: tuple[type[Exception], ...] = (OSError,)) -> Iterator[None]:
+    """Turn errors of the file system inside the block into a RunError with the reason and the free space.
+
+    Args:
+        path: what is written. needed: bytes that are needed; 0 if unknown. errors: those of the file system.
+    """
+    try:
+        yield
+    except errors as error:
+        reason, room = getattr(error, "strerror", None) or error, space(path, needed)
+        raise RunError("cannot write {path}: {reason} ({room}).", path=path, reason=reason, room=room) from error
 
 
 def space(path: Path, needed: int = 0) -> str:

@@ -392,10 +392,8 @@ def test_a_run_is_told_of_in_korean_from_beginning_to_end(
     for line in ("run: 5스텝부터", "\n학습 완료: 8스텝, ", "\n  폴더     run\n", "이 모델로 텍스트를 생성하려면:"):
         assert line in end.err
     end = jumok("train", "--resume", "--steps", "4", "--out", "run", "--json")
-    assert (end.code, "이 실행은 끝났습니다. 그 모델을 더 학습하려면: jumok train tales.txt --init run" in end.err) == (
-        2,
-        True,
-    )
+    assert end.code == 1
+    assert "이 실행은 끝났습니다. 그 모델을 더 학습하려면: jumok train tales.txt --init run" in end.err
     assert jumok("generate", "run", "그날 밤", "--tokens", "5").out.startswith("그날 밤")
     assert "이 모델의 학습 데이터입니다." in jumok("evaluate", "run", "tales.txt").err
     end = jumok("generate", "run", "--beam", "3")
@@ -440,5 +438,6 @@ def test_figures_and_samples_of_each_task_are_korean(
     settings = [f"--{key.replace('_', '-')}={value}" for key, value in flags.items()]
     end = jumok("train", str(file), "--task", task, "--out", "run", "--device", "cpu", *named, *settings)
     assert end.code == 0, end.err
-    found = {word for word in re.findall(r"--[a-z-]+|[A-Za-z]{3,}", end.err) if word not in NAMES}
+    said = re.sub(r"(?m)^  jumok .*$", "", end.err)  # without commands
+    found = {word for word in re.findall(r"--[a-z-]+|[A-Za-z]{3,}", said) if word not in NAMES}
     assert found == set()

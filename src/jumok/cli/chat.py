@@ -22,8 +22,8 @@ from jumok.cli.commands import Verb, common, option
 from jumok.cli.console.output import print_json, say, write
 from jumok.cli.native_step import build_native_step
 from jumok.config import require_range
-from jumok.errors import ConfigError, JumokError, RunError, TextError
-from jumok.files import write_atomic
+from jumok.errors import ConfigError, JumokError, TextError
+from jumok.files import write_atomic, writing
 from jumok.messages import did_you_mean, message, tr
 from jumok.processors import import_numpy
 
@@ -272,12 +272,8 @@ class Conversation:
         """Write the conversation as one line of JSON; files of other conversations are not replaced."""
         if path.exists() and path not in self._saved:
             raise ConfigError("{path} exists; give another name.", path=path)
-        try:
+        with writing(path):
             write_atomic(path, json.dumps({"messages": self.messages}, ensure_ascii=False) + "\n")
-        except OSError as error:
-            raise RunError(
-                "cannot write {path}: {reason}; choose another place.", path=path, reason=error.strerror or error
-            ) from None
         self._saved.add(path)
         say(tr("Wrote {path}.", path=path), quiet=self._quiet)
 

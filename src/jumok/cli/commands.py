@@ -172,6 +172,24 @@ def require_options(run: Path, given: Iterable[str], known: Sequence[str]) -> No
         )
 
 
+def reading(section: str = "Options") -> Callable[[Command], Command]:
+    """Add the options for reading a text, `jumok.cli.material.READING`."""
+
+    def add(function: Command) -> Command:
+        help_text = "column of tables (.csv, .tsv, .json, .jsonl, .parquet, .arrow) [text]"
+        function = option("--column", section=section, help=help_text)(function)
+        return option("--encoding", section=section, help="encoding of the text files [detected]")(function)
+
+    return add
+
+
+def require_one_length(**lengths: float | None) -> None:
+    """Raise UsageError if more than one of two options for the length of a training is given."""
+    first, second = ("--" + name.replace("_", "-") for name in lengths)
+    if None not in lengths.values():
+        raise click.UsageError(tr("{first} and {second} were both given; give one.", first=first, second=second))
+
+
 def common(*, device: bool = True, seed: bool = False) -> Callable[[Command], Command]:
     """Add the options that most verbs have."""
 

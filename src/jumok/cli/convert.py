@@ -98,8 +98,7 @@ def _write_folder(source: Path, target: Path, licence: str | None) -> None:
 
 def _write_gguf(run: Path, path: Path, kind: Kind, licence: str | None, *, force: bool, quiet: bool) -> None:
     """Write the GGUF file of a run and a Modelfile for Ollama, and say what is in them."""
-    from jumok.errors import RunError
-    from jumok.files import require_writable, write_atomic
+    from jumok.files import require_writable, write_atomic, writing
     from jumok.inference.sampling import Sampling
     from jumok.interop.gguf import to_gguf
     from jumok.interop.gguf.modelfile import SUFFIX, command, modelfile
@@ -111,12 +110,8 @@ def _write_gguf(run: Path, path: Path, kind: Kind, licence: str | None, *, force
         refuse_to_replace(beside)
     model = load(run)
     found = to_gguf(model, path, kind, name=name_of(run), licence=licence)
-    try:
+    with writing(beside):
         write_atomic(beside, modelfile(path, model.config, model.tokenizer, Sampling().temperature))
-    except OSError as error:
-        raise RunError(
-            "cannot write {path}: {reason}; choose another place.", path=beside, reason=error.strerror or error
-        ) from None
     say(tr("Wrote {path} ({megabytes:.1f} MB).", path=path, megabytes=found.bytes / 1e6), quiet=quiet)
     for other in sorted(set(found.others.values())):
         say(

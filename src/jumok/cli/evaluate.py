@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from jumok.cli.commands import Verb, common, option, require_options
+from jumok.cli.commands import Verb, common, option, reading, require_options
 from jumok.cli.console.output import print_json, say
 from jumok.cli.material import COLUMN_NAMES, READING, TALK_TEST_ROWS, read_material, recorded_columns, talk_table
 from jumok.corpora.hub import is_name, name_of
@@ -61,8 +61,7 @@ ONLY_JSON = {
 )
 @click.argument("run", type=click.Path(path_type=Path), metavar="RUN...")
 @click.argument("texts", nargs=-1, required=True, metavar="TEXT...")
-@option("--encoding", help="encoding of the text files [detected]")
-@option("--column", help="column of tables (.csv, .tsv, .json, .jsonl, .parquet, .arrow) [text]")
+@reading()
 @option("--text", help="column of the texts, for a classifier [as in training]")
 @option("--label", help="column of the labels, for a classifier [as in training]")
 @option("--source", help="column of the sources, for an encoder-decoder [as in training]")

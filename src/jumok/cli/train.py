@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from jumok.cli.commands import Verb, common, option
+from jumok.cli.commands import Verb, common, option, reading
 from jumok.cli.console.output import print_json, say
 from jumok.cli.interrupts import INTERRUPTED, stopping
 from jumok.cli.process import process_seconds, sleep_where_busy
@@ -83,8 +83,7 @@ Making = Callable[[Path, Callable[[str], None]], tuple["Trainer", str]]
 )
 @option("--explain", is_flag=True, help="print the settings that would be chosen and the reasons; train nothing")
 @option("--config", "config_file", type=click.Path(path_type=Path), help="a .toml file with any of these settings")
-@option("--encoding", section="Text", help="encoding of the text files [detected]")
-@option("--column", section="Text", help="column of tables (.csv, .tsv, .json, .jsonl, .parquet, .arrow) [text]")
+@reading("Text")
 @option("--val", section="Text", help="share to hold out, at the end of the text [0.1], or a file to hold out")
 @option(
     "--tokenizer",

@@ -138,7 +138,8 @@ def further_command(run: Path, data: Mapping[str, Any], shape: ModelConfig, conf
     columns = {name: own for name, own in zip(names, data.get("columns", ()), strict=False) if name != own}
     lora = {} if config.lora is None else {"lora": config.lora}
     _, usual = resolve(type(shape), None, type(task), {}, {"steps": config.steps, **lora}, init=shape)
-    own = {name: value for name, value in config.to_dict().items() if usual.to_dict()[name] != value}
+    others = usual.to_dict()  # what is automatic is decided anew
+    own = {name: value for name, value in config.to_dict().items() if others[name] not in (value, "auto")}
     settings = {
         "task": task.name,
         **columns,

@@ -55,9 +55,10 @@ def view(
         out: also save the page here. show: open it in a browser; None: at Python's prompt, unless `out` is given.
 
     Raises:
-        RunError: there is no such folder, or it is damaged. TextError, TokenizerError: see `jumok.view.trace.trace`.
+        RunError: there is no such folder, or it is damaged; or `out` cannot be written. TextError, TokenizerError: see
+            `jumok.view.trace.trace`.
         ConfigError: the text is the name of a file, a setting is wrong, or `out` has no folder.
-        ViewError: the model's numbers are not finite, or with `probe` it predicts no tokens; `out` cannot be written.
+        ViewError: the model's numbers are not finite, or with `probe` it predicts no tokens.
     """
     from jumok.runs.load import load
     from jumok.text import string_of

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from jumok.errors import ViewError
-from jumok.files import require_writable, write_atomic
+from jumok.files import require_writable, write_atomic, writing
 from jumok.view.bundle import script
 from jumok.view.page_code import VIEWER, asset, policy_of
 from jumok.view.probes import Probes, probes_json
@@ -58,16 +58,11 @@ class HTMLFile(ABC):
         """Write the page to a file atomically; an older one there is replaced. Returns where it is.
 
         Raises:
-            ConfigError: `path` is a folder, or its folder is not there.
-            ViewError: the system refuses.
+            ConfigError: `path` is a folder, or its folder is not there. RunError: the system refuses.
         """
         path = require_writable(path)
-        try:
+        with writing(path):
             write_atomic(path, self.html)
-        except OSError as error:
-            raise ViewError(
-                "cannot write {path}: {reason}; choose another place.", path=path, reason=error.strerror or error
-            ) from None
         return path
 
     def show(self) -> Path:

@@ -51,7 +51,9 @@ def exam(
     is given, decides them; it is in the key and not on the sheets. exam.html and key.html can be printed.
     """
     if names is not None and students is not None:
-        raise click.UsageError(tr("--students and --names were both given; give one."))
+        raise click.UsageError(
+            tr("{first} and {second} were both given; give one.", first="--students", second="--names")
+        )
     from jumok.config import require_range
     from jumok.course.exam.sheets import MOST_STUDENTS, make_exam, read_names, write_exam
 

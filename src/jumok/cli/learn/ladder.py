@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
-from jumok.cli.commands import Verb, common, option
+from jumok.cli.commands import Verb, common, option, reading, require_one_length
 from jumok.cli.console.output import print_json, say
 from jumok.cli.interrupts import INTERRUPTED, stopping
 from jumok.cli.learn.chapter import LANGUAGE, described, read
@@ -37,8 +37,7 @@ MINUTES_PER_RUNG = 1.0
 @option("--out", type=click.Path(path_type=Path), help="folder for the runs and the pictures")
 @option("--minutes-per-rung", type=float, help="training time of each model in minutes [1]")
 @option("--steps-per-rung", type=int, help="training length of each model in optimizer steps")
-@option("--encoding", help="encoding of the text files [detected]")
-@option("--column", help="column of tables (.csv, .tsv, .json, .jsonl, .parquet, .arrow) [text]")
+@reading()
 @common(seed=True)
 @click.pass_context
 def ladder(
@@ -61,11 +60,10 @@ def ladder(
         _show_page(chosen, as_json, quiet)
         return
     minutes, steps = flags["minutes_per_rung"], flags["steps_per_rung"]
-    if minutes is not None and steps is not None:
-        raise click.UsageError(tr("--minutes-per-rung and --steps-per-rung were both given; give one."))
+    require_one_length(minutes_per_rung=minutes, steps_per_rung=steps)
     if minutes is None and steps is None:
         minutes = MINUTES_PER_RUNG
-    reading = {name: flags[name] for name in READING}
+    how = {name: flags[name] for name in READING}
     busy = sleep_where_busy()
     from jumok.cli.console.ladder import LadderView, show_ladder
     from jumok.course.ladder.results import command_of
@@ -73,10 +71,10 @@ def ladder(
     from jumok.course.ladder.rungs import LadderConfig
 
     config = LadderConfig(minutes_per_rung=minutes, steps_per_rung=steps, seed=flags["seed"] or 0)
-    text = read_texts(texts, reading) if texts else stories_text()
+    text = read_texts(texts, how) if texts else stories_text()
     out = flags["out"] or default_folder(text, config)
     device = flags["device"]
-    models = Ladder(text, out, config, language=chosen, device=device, asked=texts, **reading)
+    models = Ladder(text, out, config, language=chosen, device=device, asked=texts, **how)
     for note in filter(None, (busy, text.describe())):
         say(note, quiet=quiet)
     with LadderView(chosen, quiet=quiet) as view, stopping(models, view.say):
@@ -86,7 +84,7 @@ def ladder(
     interrupted = event.reason == "interrupted"
     if interrupted:
         say(tr("Stopped. The training state and the finished models are saved. Continue with:"))
-        given = {"out": str(out), "lang": chosen, **reading, "device": None if device == "auto" else device}
+        given = {"out": str(out), "lang": chosen, **how, "device": None if device == "auto" else device}
         words = [word for name, value in given.items() if value is not None for word in (f"--{name}", value)]
         say(f"  {command_of(texts, config, *words)}")
     elif not as_json:

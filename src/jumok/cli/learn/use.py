@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from jumok.cli.commands import Verb, common, option
+from jumok.cli.commands import Verb, common, option, reading, require_one_length
 from jumok.cli.console.output import print_json, say, write
 from jumok.cli.interrupts import INTERRUPTED, stopping
 from jumok.cli.learn.practice import located
-from jumok.cli.material import READING, read_texts, stories_text
+from jumok.cli.material import read_texts, stories_text
 from jumok.cli.process import sleep_where_busy
 from jumok.messages import tr
 
@@ -35,8 +35,7 @@ MINUTES = 1.0
 @option("--minutes", type=float, help="time for both models in minutes, with preparation [1]")
 @option("--steps", type=int, help="training length of both models in optimizer steps")
 @option("--picture", type=click.Path(path_type=Path), help="where the curves go [FILE with the suffix .png]")
-@option("--encoding", help="encoding of the text files [detected]")
-@option("--column", help="column of tables (.csv, .tsv, .json, .jsonl, .parquet, .arrow) [text]")
+@reading()
 @common(seed=True)
 def use(
     file: str,
@@ -48,7 +47,7 @@ def use(
     device: str,
     as_json: bool,
     quiet: bool,
-    **reading: Any,
+    **how: Any,
 ) -> None:
     """Train a small GPT with your own code in it, and the same GPT of jumok.
 
@@ -60,8 +59,7 @@ def use(
     of jumok is slower, it takes fewer steps in the rest, and both are compared after its last one. Both curves are
     drawn in one picture, and both models write a sample. A model that sees the future is recognised.
     """
-    if minutes is not None and steps is not None:
-        raise click.UsageError(tr("--minutes and --steps were both given; give one."))
+    require_one_length(minutes=minutes, steps=steps)
     began = time.monotonic()
     busy = sleep_where_busy()
     from jumok.cli.console.comparison import ComparisonView, explain, show_models
@@ -71,7 +69,7 @@ def use(
 
     path = Path(file) if Path(file).is_file() else located(file)[1]
     part = read_part(path)
-    text = read_texts(texts, {name: reading[name] for name in READING}) if texts else stories_text()
+    text = read_texts(texts, how) if texts else stories_text()
     replaced = tr("{file}: your {part} replaces that of jumok", file=path, part=part.name)
     for note in filter(None, (busy, replaced, text.describe())):
         say(note, quiet=quiet)

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from jumok.config import GPTConfig
 from jumok.config.huggingface import stock_class
-from jumok.errors import JumokError, RunError
-from jumok.files import atomic_path, space
+from jumok.errors import JumokError
+from jumok.files import atomic_path, writing
 from jumok.interop.gguf.architectures import Architecture, architecture_of, describe
 from jumok.interop.gguf.vocabulary import vocabulary_of
 from jumok.interop.huggingface.convert import FORMATS
@@ -75,36 +75,30 @@ def write(model: Model, path: str | os.PathLike[str], kind: str, *, name: str | 
     parameters = {name: tensor.detach().cpu().float() for name, tensor in model.state_dict().items()}
     config, parameters = stock.for_export(model.config, parameters)
     file_type, wanted = TYPES[kind]
-    others, size = {}, 0
-    try:
-        with atomic_path(target) as temporary:
-            writer = GGUFWriter(temporary, architecture.name)
-            writer.add_string(MARK, __version__)
-            writer.add_type("model")
-            writer.add_name((name or target.stem).encode(errors="replace").decode())
-            if licence is not None:
-                writer.add_license(licence.encode(errors="replace").decode())
-            writer.add_file_type(file_type)
-            writer.add_quantization_version(GGML_QUANT_VERSION)
-            describe(writer, config)
-            vocabulary.write(writer, config, next(iter(before), None), pad)
-            templates = [{"name": name, "template": text} for name, text in tokenizer.chat_templates.items()]
-            if templates or tokenizer.kind != "other":
-                writer.add_chat_template(templates or CONTINUE)
-            tensors = to_theirs(stock.rows(config), parameters)
-            for place, numbers in _arrays(architecture, config, tensors):
-                its = _type(place, numbers, wanted)
-                if numbers.ndim == 2 and its != wanted and place != "position_embd.weight":
-                    others[place] = its.name.lower()
-                packed = quants.quantize(numbers, its)
-                size += packed.nbytes
-                writer.add_tensor(place, packed, raw_dtype=its)
-            _write_out(writer)
-        return Written(target, target.stat().st_size, architecture.name, vocabulary.algorithm, others)
-    except OSError as error:
-        room = space(target, needed=size)
-        reason = error.strerror or error
-        raise RunError("cannot write {path}: {reason} ({room}).", path=target, reason=reason, room=room) from error
+    others: dict[str, str] = {}
+    with writing(target), atomic_path(target) as temporary:
+        writer = GGUFWriter(temporary, architecture.name)
+        writer.add_string(MARK, __version__)
+        writer.add_type("model")
+        writer.add_name((name or target.stem).encode(errors="replace").decode())
+        if licence is not None:
+            writer.add_license(licence.encode(errors="replace").decode())
+        writer.add_file_type(file_type)
+        writer.add_quantization_version(GGML_QUANT_VERSION)
+        describe(writer, config)
+        vocabulary.write(writer, config, next(iter(before), None), pad)
+        templates = [{"name": name, "template": text} for name, text in tokenizer.chat_templates.items()]
+        if templates or tokenizer.kind != "other":
+            writer.add_chat_template(templates or CONTINUE)
+        tensors = to_theirs(stock.rows(config), parameters)
+        for place, numbers in _arrays(architecture, config, tensors):
+            its = _type(place, numbers, wanted)
+            if numbers.ndim == 2 and its != wanted and place != "position_embd.weight":
+                others[place] = its.name.lower()
+            packed = quants.quantize(numbers, its)
+            writer.add_tensor(place, packed, raw_dtype=its)
+        _write_out(writer)
+    return Written(target, target.stat().st_size, architecture.name, vocabulary.algorithm, others)
 
 
 def _arrays(

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from jumok.config.huggingface import read_json
 from jumok.errors import RunError
-from jumok.files import atomic_folder, make_folder, space
+from jumok.files import atomic_folder, make_folder, writing
 from jumok.memory import is_out_of_memory
 from jumok.models.tensors import SUFFIXES, can_map, load_tensors
 
@@ -143,7 +143,7 @@ def write_folder(
     Raises:
         RunError: it cannot be written; an existing folder is then unchanged.
     """
-    try:
+    with writing(target, sum(tensor.nbytes for tensor in tensors.values()), (OSError, SafetensorError)):
         make_folder(target.parent)
         with atomic_folder(target) as new:
             for name, values in documents.items():
@@ -152,7 +152,3 @@ def write_folder(
             for name, content in contents.items():
                 (new / name).write_bytes(content.encode())
             save_file(tensors, new / WEIGHTS[0], metadata={"format": "pt"})
-    except (OSError, SafetensorError) as error:
-        reason = getattr(error, "strerror", None) or error
-        room = space(target, needed=sum(tensor.nbytes for tensor in tensors.values()))
-        raise RunError("cannot write {path}: {reason} ({room}).", path=target, reason=reason, room=room) from error

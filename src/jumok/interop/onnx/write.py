@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 
 from jumok.config.features import ONNX, kind_of, require
-from jumok.errors import JumokError, RunError
-from jumok.files import space, write_atomic
+from jumok.errors import JumokError
+from jumok.files import write_atomic, writing
 from jumok.interop.huggingface.tokenizer import tokenizer_json
 from jumok.interop.onnx.graph import Graph
 from jumok.interop.onnx.models import bert, language_model, text_classifier
@@ -29,7 +29,7 @@ def write(model: Model, target: Path, tokenizer_path: Path) -> tuple[Path, ...]:
             "this model has {size:.1f} GB of parameters, and an ONNX file holds 2 GB; use `jumok convert --to hf`.",
             size=size / 1e9,
         )
-    try:
+    with writing(target, size):
         graph = Graph(model)
         _add(graph, model)
         write_atomic(target, graph.finished(__version__, _facts(model)).SerializeToString())
@@ -37,10 +37,6 @@ def write(model: Model, target: Path, tokenizer_path: Path) -> tuple[Path, ...]:
             return (target,)
         write_atomic(tokenizer_path, tokenizer_json(model.tokenizer, model.config))
         return target, tokenizer_path
-    except OSError as error:
-        room = space(target, needed=size)
-        reason = error.strerror or error
-        raise RunError("cannot write {path}: {reason} ({room}).", path=target, reason=reason, room=room) from error
 
 
 def _add(graph: Graph, model: Model) -> None:
