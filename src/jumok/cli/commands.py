@@ -183,13 +183,6 @@ def reading(section: str = "Options") -> Callable[[Command], Command]:
     return add
 
 
-def require_one_length(**lengths: float | None) -> None:
-    """Raise UsageError if more than one of two options for the length of a training is given."""
-    first, second = ("--" + name.replace("_", "-") for name in lengths)
-    if None not in lengths.values():
-        raise click.UsageError(tr("{first} and {second} were both given; give one.", first=first, second=second))
-
-
 def common(*, device: bool = True, seed: bool = False) -> Callable[[Command], Command]:
     """Add the options that most verbs have."""
 

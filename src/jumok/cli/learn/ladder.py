@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
-from jumok.cli.commands import Verb, common, option, reading, require_one_length
+from jumok.cli.commands import Verb, common, option, reading
 from jumok.cli.console.output import print_json, say
 from jumok.cli.interrupts import INTERRUPTED, stopping
 from jumok.cli.learn.chapter import LANGUAGE, described, read
@@ -60,7 +60,6 @@ def ladder(
         _show_page(chosen, as_json, quiet)
         return
     minutes, steps = flags["minutes_per_rung"], flags["steps_per_rung"]
-    require_one_length(minutes_per_rung=minutes, steps_per_rung=steps)
     if minutes is None and steps is None:
         minutes = MINUTES_PER_RUNG
     how = {name: flags[name] for name in READING}

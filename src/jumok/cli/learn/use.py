@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from jumok.cli.commands import Verb, common, option, reading, require_one_length
+from jumok.cli.commands import Verb, common, option, reading
 from jumok.cli.console.output import print_json, say, write
 from jumok.cli.interrupts import INTERRUPTED, stopping
 from jumok.cli.learn.practice import located
@@ -59,7 +59,10 @@ def use(
     of jumok is slower, it takes fewer steps in the rest, and both are compared after its last one. Both curves are
     drawn in one picture, and both models write a sample. A model that sees the future is recognised.
     """
-    require_one_length(minutes=minutes, steps=steps)
+    if minutes is not None and steps is not None:
+        raise click.UsageError(
+            tr("{first} and {second} were both given; give one.", first="--minutes", second="--steps")
+        )
     began = time.monotonic()
     busy = sleep_where_busy()
     from jumok.cli.console.comparison import ComparisonView, explain, show_models
