@@ -57,7 +57,8 @@ FEATURES: dict[str, dict[object, frozenset[str]]] = {
     },
     "task": {"classify": EVERY - {LLAMA_CPP}, **dict.fromkeys(("lm", "mlm", "seq2seq"), EVERY)},
     "head": {**dict.fromkeys((None, "mlm", "classify"), EVERY), **dict.fromkeys(("none", "pooler"), EVERY - {PAGE})},
-    "pooling": {**dict.fromkeys((None, "first", "last"), EVERY), "mean": EVERY - {TRANSFORMERS}},
+    "pooling": {None: EVERY, "last": EVERY, "mean": EVERY - {TRANSFORMERS}},
+    "pooling of a BERT": {None: EVERY, "first": EVERY, "mean": EVERY - {TRANSFORMERS}},
     "activation": {**dict.fromkeys(("silu", "gelu", "gelu_tanh"), EVERY), "relu": EVERY - {LLAMA_CPP}},
     "norm": {"rms": EVERY, "layer": EVERY, "none": frozenset()},
     "gated": {True: EVERY, False: EVERY},
@@ -155,6 +156,7 @@ def features_of(config: ModelConfig) -> dict[str, object]:
         "task": task_of(config),
         "head": getattr(config, "head", None),
         "pooling": None,
+        "pooling of a BERT": None,
         **{name: getattr(block, name) for name in ("activation", "norm", "gated", "parallel", "qk_norm")},
         "biases": ", ".join(biases) or "none",
         "n_kv_head": "n_head" if block.n_kv_head == block.n_head else "fewer",
@@ -169,7 +171,7 @@ def features_of(config: ModelConfig) -> dict[str, object]:
         "eos_ids": f"up to {MOST_ENDS}" if len(getattr(config, "eos_ids", ())) <= MOST_ENDS else "more",
     }
     if isinstance(config, BERTConfig) and config.head in ("pooler", "classify"):
-        found["pooling"] = config.pooling
+        found["pooling of a BERT"] = config.pooling
     if isinstance(config, EncoderDecoderConfig) and config.family == "original" and config.decoder_start_id is None:
         found["decoder_start_id"] = None
     if isinstance(config, GPTConfig):
