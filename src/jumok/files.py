@@ -265,7 +265,8 @@ def space(path: Path, needed: int = 0) -> str:
     """
     import shutil
 
-    there = next(folder for folder in (path, *path.absolute().parents) if folder.is_dir())
+    # Path.is_dir raises for a name that is too long.
+    there = next(folder for folder in (path, *path.absolute().parents) if os.path.isdir(folder))
     free = shutil.disk_usage(there).free / 1e6
     if not needed:
         return tr("{free:,.1f} MB free on that disk", free=free)
