@@ -321,8 +321,8 @@ def test_long_conversations_lose_whole_turns_from_the_front(begin: Begin) -> Non
     longer = [whole[0], *whole[-len(found.messages) - 1 :]]
     assert len(found.text[0]) <= 65 < len(task.tokenizer.chat.encode_whole(longer)[0])
     told = notices_of(trainer)
-    assert "left out, because their last question and answer are longer than context_length=64: 2." in told
-    assert "longer than context_length=64: 1. They lost their first questions and answers." in told
+    assert "left out, because they are too long: 2." in told
+    assert "lost turns at their beginning, to fit: 1." in told
 
 
 def test_no_conversation_that_fits(begin: Begin, tmp_path: Path) -> None:

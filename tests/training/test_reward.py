@@ -389,7 +389,7 @@ def test_a_file_is_run_only_where_it_is_named(tmp_path: Path) -> None:
         Trainer.resume(tmp_path / "run", device="cpu")
     with pytest.raises(ResumeError, match="which is run only if it is named"):
         Trainer.resume(tmp_path / "run", reward="checks", device="cpu")
-    with pytest.raises(ResumeError, match="is not the file of rewards that this run began with"):
+    with pytest.raises(ResumeError, match="is not what this run began to reward"):
         Trainer.resume(tmp_path / "run", reward=file(tmp_path, SPACES, "other.py"), device="cpu")
     assert not mark.exists()
     moved = file(tmp_path, Path(path).read_text(encoding="utf-8"), "moved.py")
@@ -399,7 +399,7 @@ def test_a_file_is_run_only_where_it_is_named(tmp_path: Path) -> None:
 
 def test_another_reward_is_refused(tmp_path: Path) -> None:
     run_until(begin(tmp_path, reward="re:.*"), 2)
-    with pytest.raises(ResumeError, match=r"this run began with reward='re:\.\*', not 're:\.'"):
+    with pytest.raises(ResumeError, match=r"re:\. is not what this run began to reward, which was re:\.\*"):
         Trainer.resume(tmp_path / "run", reward="re:.", device="cpu")
     Trainer.resume(tmp_path / "run", reward="re:.*", device="cpu").close()
 

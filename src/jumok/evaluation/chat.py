@@ -13,10 +13,8 @@ Each answer is written after the right messages before it, not after the model's
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import accumulate
 from typing import NamedTuple
 
 import numpy as np
@@ -26,7 +24,7 @@ from jumok.data.packing import PackedRows, Text, row_length
 from jumok.data.rows import evenly_spread
 from jumok.errors import TextError
 from jumok.evaluation.checks import passes
-from jumok.inference.chat import CHARACTERS_PER_TOKEN, answer_chats, chat_prompt, require_chat
+from jumok.inference.chat import answer_chats, has_room, in_context, require_chat
 from jumok.models import Model
 from jumok.models.checks import require_finite
 from jumok.models.gpt import GPT, token_losses
@@ -108,8 +106,7 @@ def evaluate_chat(model: Model, table: Table, *, most_rows: int | None = None) -
         for question in questions_in(kept[chat].messages, skills[places[chat]], checks_of(checks[places[chat]]))
     ]
     longest = max(kept[chat].longest for chat in chosen)
-    written = greedy_answers(gpt, [question.before for question in questions], longest)
-    judged = judge(questions, written)
+    judged = judge(questions, greedy_answers(gpt, [question.before for question in questions], longest))
     return ChatEvaluation(
         nats_per_char=nats / chars,
         loss_per_token=nats / tokens,
@@ -130,10 +127,11 @@ def evaluate_chat(model: Model, table: Table, *, most_rows: int | None = None) -
 
 
 class CodedChat(NamedTuple):
-    """A conversation as ids, with what is to be predicted. messages: that are left of it."""
+    """A conversation as ids, with what is to be predicted. messages: that are left of it. is_cut: some are not."""
 
     text: Text
     messages: Sequence[Message]
+    is_cut: bool
 
     @property
     def longest(self) -> int:
@@ -155,23 +153,22 @@ def encode_chat(template: ChatTemplate, messages: Sequence[Message], context: in
     Returns:
         None if its last exchange alone is too long.
     """
-    if not template.writes_reasoning:
-        messages = [{name: text for name, text in one.items() if name != "reasoning_content"} for one in messages]
-    first = int(messages[0]["role"] == "system")
-    starts = [*range(first, len(messages), 2)]  # of a question and its answer each
-    left = [*accumulate((len(one["content"]) for one in reversed(messages)), initial=0)]  # characters from the end
-    starts = [start for start in starts if left[len(messages) - start] <= CHARACTERS_PER_TOKEN * context] or starts[-1:]
+    messages = written(template, messages)
 
-    def coded(start: int) -> CodedChat | None:
-        kept = [*messages[:first], *messages[start:]]
+    def coded(kept: Sequence[Message]) -> CodedChat | None:
         ids, answers = template.encode_whole(kept, context + 1)  # the last id is no input
-        return CodedChat((np.array(ids, np.int64), np.array(answers, np.bool_)), kept) if ids else None
+        text = (np.array(ids, np.int64), np.array(answers, np.bool_))
+        return CodedChat(text, kept, len(kept) < len(messages)) if ids else None
 
-    chat = coded(starts[0])
-    if chat is None:  # lengths fall from start to start
-        place = bisect_left(starts, True, lo=1, key=lambda start: coded(start) is not None)
-        chat = coded(starts[place]) if place < len(starts) else None
-    return chat
+    found = in_context(messages, context, coded)
+    return found[0] if found else None
+
+
+def written(template: ChatTemplate, messages: Sequence[Message]) -> Sequence[Message]:
+    """Return messages without reasoning where the template does not write it."""
+    if template.writes_reasoning:
+        return messages
+    return [{name: text for name, text in one.items() if name != "reasoning_content"} for one in messages]
 
 
 def said(message: Message) -> str:
@@ -277,20 +274,12 @@ def greedy_answers(model: GPT, before: Sequence[Sequence[Message]], longest: int
         longest: tokens that a right answer has at most.
     """
     tokens = min(model.config.context_length, longest + longest // 2 + 1)
-    fitting = [place for place, messages in enumerate(before) if _fits(model, messages, tokens)]
+    fitting = [place for place, messages in enumerate(before) if has_room(model, messages, tokens)]
     answers = answer_chats(model, [before[place] for place in fitting], tokens=tokens)
     found = [""] * len(before)
     for place, [answer] in zip(fitting, answers, strict=True):
         found[place] = answer.text
     return found
-
-
-def _fits(model: GPT, messages: Sequence[Message], tokens: int) -> bool:
-    try:
-        chat_prompt(model, messages, tokens)
-    except TextError:
-        return False
-    return True
 
 
 class Judged(NamedTuple):

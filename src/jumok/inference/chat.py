@@ -10,10 +10,10 @@ tokens of the tokenizer, only the tokens count: a model that spells them in its 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, TypeVar, cast
 
 from jumok.config import GPTConfig, require_range
 from jumok.errors import ConfigError, TextError
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from jumok.tokenizers import ChatTemplate
 
 Message = Mapping[str, str]
+T = TypeVar("T")
 
 ROLES = ("system", "user", "assistant")
 LARGEST_MESSAGE = 1_000_000  # characters
@@ -96,28 +97,61 @@ def chat_prompt(model: Described, messages: Sequence[Message], tokens: int) -> t
     checked = [_checked(number, message) for number, message in enumerate(messages, 1)]
     if not checked or checked[-1]["role"] != "user":
         raise TextError("a conversation to answer ends with a message of the user.")
-    first = next(i for i, message in enumerate(checked) if message["role"] != "system")
-    starts = [first, *(i for i in range(first + 1, len(checked)) if checked[i]["role"] == "user")]
-    sizes = [*accumulate((len(message["content"]) for message in reversed(checked)), initial=0)]
-    starts = [start for start in starts if sizes[len(checked) - start] <= CHARACTERS_PER_TOKEN * room] or starts[-1:]
+    count = 0
 
-    def ids_from(start: int) -> list[int]:
-        return template.encode([*checked[:first], *checked[start:]])
+    def ids_of(kept: Sequence[Message]) -> list[int] | None:
+        nonlocal count
+        ids = template.encode(kept)
+        count = len(ids)
+        return ids if count <= room else None
 
-    ids = ids_from(starts[0])
-    if len(ids) > room:  # the least that must go: lengths fall from start to start
-        kept = bisect_left(starts, True, lo=1, key=lambda start: len(ids_from(start)) <= room)
-        ids = ids_from(starts[min(kept, len(starts) - 1)])
-        if len(ids) > room:
-            raise TextError(
-                "the last message has {count:,} tokens with what belongs to it, and this model reads at most {room:,} "
-                "of its context of {context:,}; the rest is for the answer. Shorten it.",
-                count=len(ids),
-                room=room,
-                context=context,
-            )
-        return ids, starts[kept] - first
-    return ids, starts[0] - first
+    found = in_context(checked, room, ids_of)
+    if found is None:
+        raise TextError(
+            "the last message has {count:,} tokens with what belongs to it, and this model reads at most {room:,} "
+            "of its context of {context:,}; the rest is for the answer. Shorten it.",
+            count=count,
+            room=room,
+            context=context,
+        )
+    return found
+
+
+def in_context(
+    messages: Sequence[Message], room: int, encode: Callable[[Sequence[Message]], T | None]
+) -> tuple[T, int] | None:
+    """Encode a conversation without the fewest whole turns at its beginning. System messages before it stay.
+
+    Args:
+        messages: of which the last turn is never left out. room: about the most tokens.
+        encode: returns what messages become, or None if they are too long; what is longer than others is too long if
+            they are.
+
+    Returns:
+        what they became, and how many messages are left out; None if the last turn alone is too long.
+    """
+    first = next((i for i, message in enumerate(messages) if message["role"] != "system"), 0)
+    starts = [first, *(i for i in range(first + 1, len(messages)) if messages[i]["role"] == "user")]
+    sizes = [*accumulate((len(message["content"]) for message in reversed(messages)), initial=0)]
+    starts = [start for start in starts if sizes[len(messages) - start] <= CHARACTERS_PER_TOKEN * room] or starts[-1:]
+
+    def encoded(start: int) -> T | None:
+        return encode([*messages[:first], *messages[start:]])
+
+    place, found = 0, encoded(starts[0])
+    if found is None and len(starts) > 1:
+        place = bisect_left(starts, True, lo=1, hi=len(starts) - 1, key=lambda start: encoded(start) is not None)
+        found = encoded(starts[place])
+    return None if found is None else (found, starts[place] - first)
+
+
+def has_room(model: Described, messages: Sequence[Message], tokens: int) -> bool:
+    """Return whether the last message of a conversation leaves room for an answer; see `chat_prompt`."""
+    try:
+        chat_prompt(model, messages, tokens)
+    except TextError:
+        return False
+    return True
 
 
 def _checked(number: int, message: Message) -> dict[str, str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,6 +17,9 @@ from jumok.evaluation.chat import answer_losses
 from jumok.files import sha256_of
 from jumok.models.gpt import GPT
 from jumok.models.losses import IGNORED
+from jumok.models.tensors import load_tensors
+from jumok.runs.folder import RunFolder
+from jumok.runs.parameters import size_of, write_tensors
 from jumok.tokenizers import Tokenizer
 from jumok.training.tasks.material import Material
 from jumok.training.tasks.task import Task
@@ -77,6 +80,8 @@ class JudgesAnswers(Task[GPT]):
     least_steps = 50
     one_process = True
 
+    folder: RunFolder
+
     @classmethod
     def make_tokenizer(cls, material: Material, kind: str, options: Mapping[str, Any]) -> Tokenizer:
         """Never called: the run begins with a model and its tokenizer."""
@@ -97,17 +102,30 @@ class JudgesAnswers(Task[GPT]):
             )
         return tokenizer
 
+    def stored_reference(self, make: Callable[[], dict[str, Tensor]]) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        """Return what is stored of the model that the run began with, and what config.json records of it.
 
-def require_reference(path: Path, sha256: str) -> None:
-    """Raise RunError unless a file of the model that a run began with is as it was."""
-    try:
-        same = sha256_of(path) == sha256
-    except OSError:
-        same = False
-    if not same:
-        raise RunError(
-            "{path}, which belongs to the model that the run began with, is missing or damaged, so the run cannot be "
-            "resumed; restore it from a copy, or start a new run with {--init {run}}.",
-            path=path,
-            run=path.parent.parent,
-        )
+        Args:
+            make: returns it, if it is not stored yet.
+
+        Raises:
+            RunError: the file is not as it was.
+        """
+        path, known = self.folder.state / REFERENCE, self.data.get("reference_sha256")
+        if known is None:
+            tensors = make()
+            with self.folder.writing(f"state/{REFERENCE}", needed=size_of(tensors)):
+                write_tensors(path, tensors)
+            return tensors, {"reference_sha256": sha256_of(path)}
+        try:
+            same = sha256_of(path) == known
+        except OSError:
+            same = False
+        if not same:
+            raise RunError(
+                "{path}, which belongs to the model that the run began with, is missing or damaged, so the run cannot "
+                "be resumed; restore it from a copy, or start a new run with {--init {run}}.",
+                path=path,
+                run=self.folder.path,
+            )
+        return load_tensors(path), {}

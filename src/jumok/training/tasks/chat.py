@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import numpy as np
 from torch import Tensor
@@ -41,7 +41,7 @@ from jumok.text import Table, Text
 from jumok.text.conversations import COLUMNS, checks_of, messages_of
 from jumok.tokenizers import ChatTemplate, Tokenizer, with_chat
 from jumok.training.tasks.language_modelling import NATS_PER_CHAR
-from jumok.training.tasks.material import Material, presentable, repeated_rows, table_of
+from jumok.training.tasks.material import Material, presentable, repeated_rows, rows_lost, table_of
 from jumok.training.tasks.stored_rows import Row, read_cells, write_cells
 from jumok.training.tasks.task import Baseline, Goal, TableTask, Task, error_of_share
 
@@ -52,6 +52,9 @@ MOST_QUESTIONS = 50_000  # of the training part, evenly spread, among which the 
 MOST_CHECKED = 1_000  # held-out conversations whose checks are tried on the right answers before the run
 SHOWN = 9  # messages before the answer in a sample
 PROGRESS = 1_000  # conversations between two reports
+FIGURES = ("nats_per_char", "loss_per_token", "exact_match", "checks", "checks_error", "answers", "rows", "tokens")
+
+Encoded = list[tuple[Row, CodedChat]]
 
 
 class Chat(Task[GPT]):
@@ -125,31 +128,29 @@ class Chat(Task[GPT]):
     ) -> dict[str, Any]:
         """Write both parts as they are, and the training part as packed ids; see `Task.prepare`."""
         train, val = cls.encoded(material, tokenizer, model, config)
-        texts = [chat.text for chat in train.chats]
+        texts = [chat.text for _, chat in train]
         length = row_length(texts, model.context_length)
         packed = PackedRows.of(texts, length, IGNORED)
-        with folder.writing(tr("the conversations as ids"), needed=16 * train.tokens):
+        data = cls.written(folder, material, tokenizer, train, val)
+        with folder.writing(tr("the conversations as ids"), needed=16 * data["train_tokens"]):
             packed.write(folder.state, "train", tokenizer.dtype)
         return {
-            **cls.written(folder, material, tokenizer, train, val),
+            **data,
             "packed_rows": len(packed.inputs),
             "row_length": length,
             "answer_tokens": sum(int(np.count_nonzero(answers[1:])) for _, answers in texts),
-            "baselines": _baselines(train.rows, val.rows),
+            "baselines": _baselines([row for row, _ in train], [row for row, _ in val]),
         }
 
     @staticmethod
     def encoded(
         material: Material, tokenizer: Tokenizer, model: ModelConfig, config: TrainConfig
     ) -> tuple[Encoded, Encoded]:
-        """Return the training part and the held-out part as ids."""
-        rows, context = table_of(material.source).rows, model.context_length
-        asked = rows[material.cut :] if material.held_out is None else table_of(material.held_out).rows
-        if config.val > 0 and not asked:
-            raise material.nothing_to_hold_out(config.val)
+        """Return the training part and the held-out part as ids, without what is too long."""
+        rows, asked = material.split(config.val)
         assert tokenizer.chat is not None  # `adapt_tokenizer` has seen to it
-        train = Encoded.of(tokenizer.chat, rows[: material.cut], context, material.report)
-        return train, Encoded.of(tokenizer.chat, asked, context) if asked else Encoded([], [], 0)
+        train = _encoded(tokenizer.chat, rows, model.context_length, material.report)
+        return train, _encoded(tokenizer.chat, asked, model.context_length) if asked else []
 
     @staticmethod
     def written(
@@ -157,22 +158,24 @@ class Chat(Task[GPT]):
     ) -> dict[str, Any]:
         """Write both parts as they are, and return what config.json records of them."""
         assert tokenizer.chat is not None  # `adapt_tokenizer` has seen to it
-        thinks = any("reasoning_content" in row[0] for row in (*train.rows, *val.rows))
-        with folder.writing(tr("the conversations"), needed=16 * train.tokens):
-            write_cells(folder.state / TRAIN, train.rows)
-            write_cells(folder.state / HELD_OUT, val.rows)
+        learned, asked = ([row for row, _ in part] for part in (train, val))
+        train_tokens, val_tokens = (sum(len(chat.text[0]) for _, chat in part) for part in (train, val))
+        thinks = any("reasoning_content" in row[0] for row in (*learned, *asked))
+        with folder.writing(tr("the conversations"), needed=16 * train_tokens):
+            write_cells(folder.state / TRAIN, learned)
+            write_cells(folder.state / HELD_OUT, asked)
         return {
             **material.identity(),
             **material.rows(),
-            "train_rows": len(train.rows),
-            "val_rows": len(val.rows),
-            "left_out": train.left_out + val.left_out,
-            "cut": train.cut + val.cut,
-            "train_tokens": train.tokens,
-            "val_tokens": val.tokens,
+            "train_rows": len(train),
+            "val_rows": len(val),
+            "left_out": sum(map(len, material.split(0))) - len(train) - len(val),
+            "cut": sum(chat.is_cut for _, chat in (*train, *val)),
+            "train_tokens": train_tokens,
+            "val_tokens": val_tokens,
             "reasoning": thinks and not tokenizer.chat.writes_reasoning,
-            "failing": _failing(val.rows),
-            "repeated": repeated_rows([row[:1] for row in train.rows], [row[:1] for row in val.rows]),
+            "failing": _failing(asked),
+            "repeated": repeated_rows([row[:1] for row in learned], [row[:1] for row in asked]),
         }
 
     # --- in the run ---------------------------------------------------------------------------------------------------
@@ -185,7 +188,7 @@ class Chat(Task[GPT]):
     @property
     def notices(self) -> tuple[str, ...]:
         """How conversations are packed, and how many were left out, shortened, or are in both parts."""
-        sentences, facts = [*super().notices], {"context_length": self.model.context_length}
+        sentences = [*super().notices]
         if "packed_rows" in self.data:
             positions = self.data["packed_rows"] * self.data["row_length"]
             sentences.append(
@@ -199,24 +202,7 @@ class Chat(Task[GPT]):
                     share=self.data["answer_tokens"] / positions,
                 )
             )
-        if left_out := self.data["left_out"]:
-            sentences.append(
-                tr(
-                    "Conversations left out, because their last question and answer are longer than "
-                    "context_length={context_length}: {count:,}.",
-                    count=left_out,
-                    **facts,
-                )
-            )
-        if cut := self.data["cut"]:
-            sentences.append(
-                tr(
-                    "Conversations that are longer than context_length={context_length}: {count:,}. They lost their "
-                    "first questions and answers.",
-                    count=cut,
-                    **facts,
-                )
-            )
+        sentences += rows_lost(self.data)
         if self.data["reasoning"]:
             sentences.append(tr("The chat template of this model writes no reasoning, so that of answers is left out."))
         if failing := self.data["failing"]:
@@ -264,17 +250,7 @@ class Chat(Task[GPT]):
         chosen = evenly_spread(len(self.held_out), min(most, len(self.held_out))).tolist()
         table = Table(columns=COLUMNS, rows=[self.held_out[row] for row in chosen], sources=())
         found = evaluate_chat(model, table, most_rows=answered)
-        figures = {
-            "loss": found.nats_per_char,
-            "nats_per_char": found.nats_per_char,
-            "loss_per_token": found.loss_per_token,
-            "exact_match": found.exact_match,
-            "checks": found.checks,
-            "checks_error": found.checks_error,
-            "answers": found.answers,
-            "rows": found.rows,
-            "tokens": found.tokens,
-        }
+        figures = {"loss": found.nats_per_char, **{name: getattr(found, name) for name in FIGURES}}
         return {name: value for name, value in figures.items() if value is not None}
 
     def headline(self, figures: Mapping[str, float]) -> str:
@@ -336,58 +312,29 @@ class Chat(Task[GPT]):
         return rows[row % len(rows)]
 
 
-class Encoded(NamedTuple):
-    """Conversations as ids, those that fit into the context; the rows that they come from; and how many were given."""
+def _encoded(
+    template: ChatTemplate, rows: Sequence[Row], context: int, report: Callable[[float], None] | None = None
+) -> Encoded:
+    """Return rows of a table of conversations with their ids, those that fit into the context.
 
-    chats: list[CodedChat]
-    rows: list[Row]
-    given: int
-
-    @classmethod
-    def of(
-        cls,
-        template: ChatTemplate,
-        rows: Sequence[Row],
-        context: int,
-        report: Callable[[float], None] | None = None,
-    ) -> Encoded:
-        """Encode rows of a table of conversations.
-
-        Raises:
-            TextError: none fits. TokenizerError: the template refuses a conversation.
-        """
-        found = cls([], [], len(rows))
-        for number, row in enumerate(rows):
-            if report is not None and number % PROGRESS == 0:
-                report(number / len(rows))
-            chat = encode_chat(template, messages_of(row[0]), context)
-            if chat is not None:
-                found.chats.append(chat)
-                found.rows.append(row)
-        if not found.chats:
-            raise TextError(
-                "none of {count:,} conversations fits into context_length={context_length}, not even its last question "
-                "and answer alone; give shorter ones, or a longer {--context-length}.",
-                count=len(rows),
-                context_length=context,
-            )
-        return found
-
-    @property
-    def left_out(self) -> int:
-        """Conversations that do not fit."""
-        return self.given - len(self.rows)
-
-    @property
-    def cut(self) -> int:
-        """Conversations that lost their first exchanges."""
-        pairs = zip(self.chats, self.rows, strict=True)
-        return sum(len(chat.messages) < len(messages_of(row[0])) for chat, row in pairs)
-
-    @property
-    def tokens(self) -> int:
-        """The tokens of all of them."""
-        return sum(len(chat.text[0]) for chat in self.chats)
+    Raises:
+        TextError: none fits. TokenizerError: the template refuses a conversation.
+    """
+    found = []
+    for number, row in enumerate(rows):
+        if report is not None and number % PROGRESS == 0:
+            report(number / len(rows))
+        chat = encode_chat(template, messages_of(row[0]), context)
+        if chat is not None:
+            found.append((row, chat))
+    if not found:
+        raise TextError(
+            "none of {count:,} conversations fits into context_length={context_length}, not even its last question "
+            "and answer alone; give shorter ones, or a longer {--context-length}.",
+            count=len(rows),
+            context_length=context,
+        )
+    return found
 
 
 def _questions(rows: Sequence[Row], most: int) -> list[Question]:

@@ -12,6 +12,7 @@ from jumok.evaluation.seq2seq import Pair, whole_pairs
 from jumok.messages import tr
 from jumok.runs.events import Alarm
 from jumok.text import Table, Text
+from jumok.training.tasks.stored_rows import Row
 
 ALIKE = ("repeated_lines", "repeated_texts")  # alarms that look for what "repeated" looks for, too
 PRESENTABLE = 40  # characters
@@ -73,6 +74,18 @@ class Material:
         held_out = rows[self.cut :] if self.held_out is None else read(table_of(self.held_out))
         return whole_pairs(rows[: self.cut]), whole_pairs(held_out)
 
+    def split(self, val: float) -> tuple[list[Row], list[Row]]:
+        """Return the rows to learn from and the rows that are held out.
+
+        Raises:
+            TextError: the share `val` is more than 0, and nothing is held out.
+        """
+        rows = table_of(self.source).rows
+        held_out = rows[self.cut :] if self.held_out is None else table_of(self.held_out).rows
+        if val > 0 and not held_out:
+            raise self.nothing_to_hold_out(val)
+        return rows[: self.cut], held_out
+
     def nothing_to_hold_out(self, val: float) -> TextError:
         """Return the error for a share `val` of a table that is less than a row."""
         return TextError(
@@ -81,6 +94,16 @@ class Material:
             val=val,
             count=len(table_of(self.source)),
         )
+
+
+def rows_lost(data: Mapping[str, Any]) -> list[str]:
+    """Return messages about the rows that are too long for the context."""
+    told = []
+    if left_out := data["left_out"]:
+        told.append(tr("Rows left out, because they are too long: {count:,}.", count=left_out))
+    if cut := data["cut"]:
+        told.append(tr("Rows that lost turns at their beginning, to fit: {count:,}.", count=cut))
+    return told
 
 
 def table_of(source: Text | Table) -> Table:

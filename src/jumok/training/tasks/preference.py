@@ -12,7 +12,7 @@ log-probabilities are computed once, before the first step, and are stored in `s
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -25,30 +25,19 @@ from jumok.config import PreferenceConfig, TrainConfig
 from jumok.data.batches import LengthBatches
 from jumok.data.rows import evenly_spread
 from jumok.errors import TextError
-from jumok.evaluation.chat import encode_chat
-from jumok.files import sha256_of
-from jumok.inference.chat import answer_chats
+from jumok.evaluation.chat import written
+from jumok.inference.chat import answer_chats, in_context
 from jumok.messages import message, tr
 from jumok.models import ModelConfig
 from jumok.models.checks import require_finite
 from jumok.models.gpt import GPT
-from jumok.models.tensors import load_tensors
 from jumok.runs.folder import RunFolder
-from jumok.runs.parameters import write_tensors
 from jumok.text import Table, Text
-from jumok.text.conversations import PREFERENCE_COLUMNS, messages_of
-from jumok.tokenizers import Tokenizer
-from jumok.training.tasks.answers import (
-    REFERENCE,
-    Answered,
-    AnsweredRows,
-    JudgesAnswers,
-    answer_log_probabilities,
-    answered,
-    require_reference,
-)
+from jumok.text.conversations import PREFERENCE_COLUMNS, Message, messages_of
+from jumok.tokenizers import ChatTemplate, Tokenizer
+from jumok.training.tasks.answers import Answered, AnsweredRows, JudgesAnswers, answer_log_probabilities, answered
 from jumok.training.tasks.chat import Chat
-from jumok.training.tasks.material import Material, presentable, repeated_rows, table_of
+from jumok.training.tasks.material import Material, presentable, repeated_rows, rows_lost
 from jumok.training.tasks.stored_rows import Row, read_cells, write_cells
 from jumok.training.tasks.task import Baseline, Goal, TableTask, error_of_share
 
@@ -113,11 +102,8 @@ class Preference(JudgesAnswers, TableTask[GPT]):
         cls, folder: RunFolder, material: Material, tokenizer: Tokenizer, model: ModelConfig, config: TrainConfig
     ) -> dict[str, Any]:
         """Write training pairs as ids and held-out rows as texts; see `Task.prepare`."""
-        rows = table_of(material.source).rows
-        others = rows[material.cut :] if material.held_out is None else table_of(material.held_out).rows
-        if not others and config.val > 0:
-            raise material.nothing_to_hold_out(config.val)
-        train, val = (_fitting(tokenizer, part, model.context_length) for part in (rows[: material.cut], others))
+        rows, others = material.split(config.val)
+        train, val = (_fitting(tokenizer, part, model.context_length) for part in (rows, others))
         if not train or (others and not val):
             raise TextError(
                 "no pair fits into context_length={context_length}: the last message of the user with either answer is "
@@ -133,7 +119,7 @@ class Preference(JudgesAnswers, TableTask[GPT]):
             **material.rows(),
             "train_rows": len(train),
             "val_rows": len(val),
-            "left_out": material.cut + len(others) - len(train) - len(val),
+            "left_out": len(rows) + len(others) - len(train) - len(val),
             "cut": sum(pair.is_cut for pair in (*train, *val)),
             "train_tokens": train_tokens,
             "val_tokens": val_tokens,
@@ -142,28 +128,24 @@ class Preference(JudgesAnswers, TableTask[GPT]):
 
     def begin(self, model: GPT, named: Mapping[str, Any], report: Callable[[str], None]) -> dict[str, Any]:
         """Compute the log-probabilities of all answers, or read those of the model that the run began with."""
-        path = self.folder.state / REFERENCE
-        if "reference_sha256" in self.data:
-            require_reference(path, self.data["reference_sha256"])
-            self.reference = load_tensors(path)
-            return {}
-        found = {}
-        for name, pairs in (("train", self.pairs), ("val", self.held_out)):
-            found[name] = torch.zeros(len(pairs.inputs) // 2, 2)
-            batches = LengthBatches(_widths(pairs), self.tokens, seed=0) if len(pairs.inputs) else None
+
+        @torch.inference_mode()
+        def read(pairs: AnsweredRows) -> Tensor:
+            found = torch.zeros(len(pairs.inputs) // 2, 2)
+            batches = LengthBatches(_widths(pairs), self.tokens, seed=0) if len(found) else None
             for number in range(batches.count if batches else 0):
                 assert batches is not None
                 share = number / batches.count
                 report(tr("reading the answers with the model to begin with: {share:.0%}", share=share))
                 rows = batches.rows(number)
-                inputs, targets = _batch(pairs, rows)
-                with torch.inference_mode():
-                    found[name][rows] = self._log_probabilities(model, inputs, targets).float().cpu()
-        require_finite(torch.cat([*found.values()]))
-        with self.folder.writing(f"state/{REFERENCE}", needed=8 * sum(map(len, found.values()))):
-            write_tensors(path, found)
-        self.reference = found
-        return {"reference_sha256": sha256_of(path)}
+                found[rows] = self._log_probabilities(model, *_batch(pairs, rows)).float().cpu()
+            require_finite(found)
+            return found
+
+        self.reference, recorded = self.stored_reference(
+            lambda: {"train": read(self.pairs), "val": read(self.held_out)}
+        )
+        return recorded
 
     # --- in the run ---------------------------------------------------------------------------------------------------
 
@@ -182,12 +164,7 @@ class Preference(JudgesAnswers, TableTask[GPT]):
     @property
     def notices(self) -> tuple[str, ...]:
         """How many rows were left out, lost turns, or are in both parts."""
-        sentences = [*super().notices]
-        if left_out := self.data["left_out"]:
-            sentences.append(tr("Rows left out, because they are too long: {count:,}.", count=left_out))
-        if cut := self.data["cut"]:
-            sentences.append(tr("Rows that lost turns at their beginning, to fit: {count:,}.", count=cut))
-        return tuple(sentences)
+        return (*super().notices, *rows_lost(self.data))
 
     def batch(self, number: int) -> tuple[Tensor, ...]:
         """Return inputs and targets, (B, 2, T) each, and the log-probabilities of the reference, (B, 2)."""
@@ -319,21 +296,19 @@ def _fitting(tokenizer: Tokenizer, rows: Iterable[Row], context: int) -> list[_P
     template, found = tokenizer.chat, []
     assert template is not None  # `adapt_tokenizer` has seen to it
     for row in rows:
-        asked, *answers = map(messages_of, row)
-        chats = [encode_chat(template, [*asked, *answer], context) for answer in answers]
-        shortest = min(chats, key=lambda chat: len(chat.messages) if chat else 0)
-        if shortest is None:
-            continue
-        before = shortest.messages[:-1]
-        coded = [
-            chat.text
-            if len(chat.messages) == len(shortest.messages)
-            else template.encode_whole([*before, chat.messages[-1]])
-            for chat in chats
-            if chat is not None
-        ]
-        found.append(_Pair(row, [_last_answer(*one) for one in coded], len(before) < len(asked)))
+        asked, *answers = (written(template, messages_of(cell)) for cell in row)
+        fitting = in_context(asked, context, partial(_sides, template, answers, context))
+        if fitting is not None:
+            found.append(_Pair(row, fitting[0], fitting[1] > 0))
     return found
+
+
+def _sides(
+    template: ChatTemplate, answers: Sequence[Sequence[Message]], context: int, asked: Sequence[Message]
+) -> list[Answered] | None:
+    """Return each of two answers after the messages before it, or None if one is too long."""
+    coded = [template.encode_whole([*asked, *answer], context + 1) for answer in answers]  # the last id is no input
+    return [_last_answer(*one) for one in coded] if all(ids for ids, _ in coded) else None
 
 
 def _last_answer(ids: Sequence[int] | NDArray[np.int64], is_answer: Sequence[bool] | NDArray[np.bool_]) -> Answered:

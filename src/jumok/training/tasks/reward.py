@@ -18,7 +18,6 @@ A group whose rewards are all equal teaches nothing, and takes no part in the up
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -31,15 +30,13 @@ from jumok.data.random_streams import Purpose, random_for
 from jumok.data.rows import evenly_spread
 from jumok.errors import ConfigError, ResumeError, TextError
 from jumok.evaluation.chat import Question, questions_in
-from jumok.files import sha256_of
-from jumok.inference.chat import Answer, answer_chats, chat_prompt
+from jumok.inference.chat import Answer, answer_chats, chat_prompt, has_room
 from jumok.messages import message, tr
 from jumok.models import ModelConfig, build
 from jumok.models.gpt import GPT
 from jumok.models.losses import IGNORED
-from jumok.models.tensors import load_tensors
 from jumok.runs.folder import RunFolder
-from jumok.runs.parameters import parameters_of, restore_parameters, size_of, write_tensors
+from jumok.runs.parameters import parameters_of, restore_parameters
 from jumok.text.conversations import COLUMNS, checks_of, messages_of
 from jumok.tokenizers import Tokenizer
 from jumok.training.tasks.answers import (
@@ -49,11 +46,10 @@ from jumok.training.tasks.answers import (
     JudgesAnswers,
     answer_log_probabilities,
     answered,
-    require_reference,
 )
 from jumok.training.tasks.chat import HELD_OUT, Chat
 from jumok.training.tasks.material import Material
-from jumok.training.tasks.rewards import CHECKS, RewardFunction, is_file, reward_of
+from jumok.training.tasks.rewards import CHECKS, RewardFunction, identity_of, is_file, reward_of
 from jumok.training.tasks.stored_rows import Row, read_cells
 from jumok.training.tasks.task import Baseline, Goal
 
@@ -126,13 +122,13 @@ class Reward(JudgesAnswers, Chat):
             )
         train, val = cls.encoded(material, tokenizer, model, config)
         for part, name in ((train, tr("training part")), (val, tr("held-out part"))):
-            if part.given and not _questions(part.rows, config.task.reward == CHECKS):
+            if part and not _questions([row for row, _ in part], config.task.reward == CHECKS):
                 raise TextError(
                     "no answer of the {part} has a check, so none can be rewarded. Give conversations with checks "
                     "(jumok corpus write talk), or {--reward re:PATTERN} or {--reward FILE.py}.",
                     part=name,
                 )
-        longest = max(_longest_answer(chat.text[1]) for chat in train.chats)
+        longest = max(chat.longest for _, chat in train)
         most = min(model.context_length, longest + longest // 2 + 1)
         return {**cls.written(folder, material, tokenizer, train, val), "most_answer_tokens": most}
 
@@ -141,27 +137,23 @@ class Reward(JudgesAnswers, Chat):
 
         The Python file of a reward is run only where this launch names it: config.json may be a stranger's.
         """
-        path, is_new = self.folder.state / REFERENCE, "reference_sha256" not in self.data
-        self.reward, reward_sha256 = self._read_reward(named.get("reward"))
-        if is_new:
-            tensors = {name: tensor.cpu() for name, tensor in parameters_of(model).items()}
-            with self.folder.writing(f"state/{REFERENCE}", needed=size_of(tensors)):
-                write_tensors(path, tensors)
-        else:
-            require_reference(path, self.data["reference_sha256"])
+        self.reward, rewards = self._read_reward(named.get("reward"))
+        tensors, recorded = self.stored_reference(
+            lambda: {name: tensor.cpu() for name, tensor in parameters_of(model).items()}
+        )
         with torch.random.fork_rng(devices=[]):
             reference = build(model.config)
         assert isinstance(reference, GPT)
-        restore_parameters(reference, load_tensors(path), where=str(path))
+        restore_parameters(reference, tensors, where=REFERENCE)
         self.reference = reference.to(model.token_embedding.weight.device).eval().requires_grad_(False)
-        if not is_new:
+        if not recorded:
             return {}
         report(tr("answering with the model to begin with"))
         baselines = self._answered(model, ANSWERED_AT_THE_END) if self.asked else {}
-        return {"reference_sha256": sha256_of(path), "reward_sha256": reward_sha256, "baselines": baselines}
+        return {**recorded, "reward_sha256": rewards, "baselines": baselines}
 
-    def _read_reward(self, named: str | None) -> tuple[RewardFunction, str | None]:
-        """Return the function that rewards answers, and the SHA-256 of its file.
+    def _read_reward(self, named: str | None) -> tuple[RewardFunction, str]:
+        """Return the function that rewards answers, and the SHA-256 of what decides.
 
         Args:
             named: the setting as this launch has given it.
@@ -170,35 +162,23 @@ class Reward(JudgesAnswers, Chat):
             ResumeError: it is not the reward that the run began with, or a file that was not named.
         """
         recorded, known = self.settings.reward, self.data.get("reward_sha256")
-        given = named or recorded
-        if not is_file(recorded):
-            if given != recorded:
-                raise ResumeError(
-                    "this run began with reward={recorded!r}, not {given!r}; leave it out.",
-                    recorded=recorded,
-                    given=given,
-                )
-            return reward_of(given), None
-        if named is None or not is_file(named):
+        if named is None and is_file(recorded):
             raise ResumeError(
                 "the rewards of this run come from a Python file, which is run only if it is named: give {--reward "
                 "{recorded}}.",
                 recorded=recorded,
             )
-        try:
-            found = sha256_of(Path(named))
-        except OSError as error:
-            raise ConfigError(
-                "{--reward {path}}: the file cannot be read ({error}).", path=named, error=error
-            ) from None
+        given = named or recorded
+        found = identity_of(given)
         if known not in (None, found):
             raise ResumeError(
-                "{path} is not the file of rewards that this run began with. Give that one, or start a new run with "
-                "{--init {run}}.",
-                path=named,
+                "{given} is not what this run began to reward, which was {recorded}. Give that, or start a new run "
+                "with {--init {run}}.",
+                given=given,
+                recorded=recorded,
                 run=self.folder.path,
             )
-        return reward_of(named), found
+        return reward_of(given), found
 
     # --- a step -------------------------------------------------------------------------------------------------------
 
@@ -229,14 +209,9 @@ class Reward(JudgesAnswers, Chat):
         Raises:
             TextError: no question leaves room for an answer; others are left out.
         """
-        tokens, asked, prompts = self.data["most_answer_tokens"], list[Question](), list[list[int]]()
-        for question in questions:
-            try:
-                prompts.append(chat_prompt(model, question.before, tokens)[0])
-                asked.append(question)
-            except TextError:
-                if question is questions[-1] and not asked:
-                    raise
+        tokens = self.data["most_answer_tokens"]
+        asked = [one for one in questions if has_room(model, one.before, tokens)] or questions[-1:]
+        prompts = [chat_prompt(model, one.before, tokens)[0] for one in asked]
         samples = 1 if temperature == 0 else self.settings.answers_per_prompt
         groups = answer_chats(
             model,
@@ -413,9 +388,3 @@ def _questions(rows: Sequence[Row], only_checks: bool) -> list[Question]:
         for question in questions_in(messages_of(messages), skill, checks_of(checks))
         if question.check or not only_checks
     ]
-
-
-def _longest_answer(is_answer: np.ndarray[Any, np.dtype[np.bool_]]) -> int:
-    """Return the number of ids of the longest answer, of the mask of a conversation."""
-    edges = np.flatnonzero(np.diff(is_answer.astype(np.int8), prepend=0, append=0))
-    return int((edges[1::2] - edges[::2]).max())

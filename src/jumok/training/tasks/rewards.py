@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 import runpy
 from collections.abc import Callable
@@ -11,6 +12,7 @@ from typing import Any
 from jumok.errors import ConfigError, JumokError
 from jumok.evaluation.chat import Question
 from jumok.evaluation.checks import passes
+from jumok.files import sha256_of
 from jumok.inference.chat import Answer
 
 CHECKS, PATTERN, FILE = "checks", "re:", ".py"
@@ -21,6 +23,20 @@ RewardFunction = Callable[[Question, Answer], float]
 def is_file(settings: str) -> bool:
     """Return whether a setting of rewards names a Python file."""
     return settings.endswith(FILE) and not settings.startswith(PATTERN)
+
+
+def identity_of(settings: str) -> str:
+    """Return the SHA-256 of a setting of rewards, or of the Python file that it names.
+
+    Raises:
+        ConfigError: the file cannot be read.
+    """
+    if not is_file(settings):
+        return hashlib.sha256(settings.encode()).hexdigest()
+    try:
+        return sha256_of(Path(settings))
+    except OSError as error:
+        raise ConfigError("{--reward {path}}: the file cannot be read ({error}).", path=settings, error=error) from None
 
 
 def reward_of(settings: str) -> RewardFunction:
