@@ -387,7 +387,7 @@ def test_a_file_is_run_only_where_it_is_named(tmp_path: Path) -> None:
     mark.unlink()
     with pytest.raises(ResumeError, match="which is run only if it is named: give reward="):
         Trainer.resume(tmp_path / "run", device="cpu")
-    with pytest.raises(ResumeError, match="which is run only if it is named"):
+    with pytest.raises(ResumeError, match="checks is not what this run began to reward"):
         Trainer.resume(tmp_path / "run", reward="checks", device="cpu")
     with pytest.raises(ResumeError, match="is not what this run began to reward"):
         Trainer.resume(tmp_path / "run", reward=file(tmp_path, SPACES, "other.py"), device="cpu")
