@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
+from jumok.data.batches import LengthBatches
 from jumok.data.packing import DTYPE
 from jumok.data.rows import Rows, load_rows, write_rows
 from jumok.errors import ConfigError, RunError
@@ -62,6 +63,12 @@ class AnsweredRows(NamedTuple):
     def batch(self, rows: Sequence[int] | NDArray[np.int64]) -> tuple[Tensor, Tensor]:
         """Return some sequences as inputs and targets, (B, T) each, int64."""
         return self.inputs.padded(rows, 0), self.targets.padded(rows, IGNORED)
+
+
+def passes(widths: NDArray[np.int64], tokens: int) -> list[NDArray[np.int64]]:
+    """Return rows in parts that fit into a pass. widths: as in `LengthBatches`. tokens: the most of a pass, about."""
+    batches = LengthBatches(widths, tokens, seed=0) if len(widths) else None
+    return [] if batches is None else [batches.rows(number) for number in range(batches.count)]
 
 
 def answer_log_probabilities(model: GPT, inputs: Tensor, targets: Tensor, temperature: float = 1.0) -> Tensor:

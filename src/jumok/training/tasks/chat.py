@@ -215,15 +215,6 @@ class Chat(Task[GPT]):
         """Return inputs, targets (IGNORED for what is not an answer) and segments, (B, T) each."""
         return self.packed.batch(self.batches.rows(number), self.data["row_length"], IGNORED)
 
-    @property
-    def rows_per_batch(self) -> int:
-        """The number of packed rows in a batch."""
-        return self.batches.batch_size
-
-    def cost(self, batch: tuple[Tensor, ...]) -> float:
-        """Return the cost by the number of rows."""
-        return len(batch[0]) / self.batches.batch_size
-
     def counts(self, batch: tuple[Tensor, ...]) -> tuple[int, ...]:
         """Return the number of tokens of the answers."""
         return (int((batch[1] != IGNORED).sum()),)
@@ -240,10 +231,6 @@ class Chat(Task[GPT]):
         """Compute the figures of `validate` with more answers, and those of answers without a model."""
         shares = {name: value for name, value in self.data["baselines"].items() if name != "answers"}
         return {**self._figures(model, max_tokens, ANSWERED_AT_THE_END), **shares}
-
-    def final_reads(self, max_tokens: int) -> int:
-        """Return the tokens of the conversations that are read."""
-        return min(self.validation_tokens, max_tokens)
 
     def _figures(self, model: GPT, max_tokens: int, answered: int) -> dict[str, float]:
         most = max(1, max_tokens * len(self.held_out) // max(1, self.validation_tokens))

@@ -102,15 +102,6 @@ class LanguageModelling(Task[GPT]):
         """Return inputs and targets, (B, T) each."""
         return self.batches.batch(number)
 
-    @property
-    def rows_per_batch(self) -> int:
-        """The number of windows in a batch."""
-        return self.batches.batch_size
-
-    def cost(self, batch: tuple[Tensor, ...]) -> float:
-        """Return the cost by the number of rows."""
-        return len(batch[0]) / self.batches.batch_size
-
     def counts(self, batch: tuple[Tensor, ...]) -> tuple[int, ...]:
         """Return the number of tokens."""
         return (batch[1].numel(),)

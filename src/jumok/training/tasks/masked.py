@@ -100,15 +100,6 @@ class MaskedLanguageModelling(Task[BERT]):
         places = self.masking.choose(block, random)
         return masked_batch(self.framing, block, self.masking.corrupted(block, places, random), places)
 
-    @property
-    def rows_per_batch(self) -> int:
-        """The number of windows in a batch."""
-        return self.batches.batch_size
-
-    def cost(self, batch: tuple[Tensor, ...]) -> float:
-        """Return the cost by the number of rows."""
-        return len(batch[0]) / self.batches.batch_size
-
     def counts(self, batch: tuple[Tensor, ...]) -> tuple[int, ...]:
         """Return the number of masked tokens."""
         return (int((batch[2] != IGNORED).sum()),)
@@ -130,10 +121,6 @@ class MaskedLanguageModelling(Task[BERT]):
     def final(self, model: BERT, max_tokens: int) -> dict[str, float]:
         """Compute the figures of `validate`, and those of predicting by the frequencies of the tokens."""
         return self.validate(model, max_tokens) | self._baseline(self.val)
-
-    def final_reads(self, max_tokens: int) -> int:
-        """Count each token once."""
-        return min(len(self.val), max_tokens)
 
     def headline(self, figures: Mapping[str, float]) -> str:
         """Return nats per masked token, and the accuracy."""

@@ -32,10 +32,16 @@ from jumok.models import ModelConfig
 from jumok.models.checks import require_finite
 from jumok.models.gpt import GPT
 from jumok.runs.folder import RunFolder
-from jumok.text import Table, Text
 from jumok.text.conversations import PREFERENCE_COLUMNS, Message, messages_of
 from jumok.tokenizers import ChatTemplate, Tokenizer
-from jumok.training.tasks.answers import Answered, AnsweredRows, JudgesAnswers, answer_log_probabilities, answered
+from jumok.training.tasks.answers import (
+    Answered,
+    AnsweredRows,
+    JudgesAnswers,
+    answer_log_probabilities,
+    answered,
+    passes,
+)
 from jumok.training.tasks.chat import Chat
 from jumok.training.tasks.material import Material, presentable, repeated_rows, rows_lost
 from jumok.training.tasks.stored_rows import Row, read_cells, write_cells
@@ -132,12 +138,10 @@ class Preference(JudgesAnswers, TableTask[GPT]):
         @torch.inference_mode()
         def read(pairs: AnsweredRows) -> Tensor:
             found = torch.zeros(len(pairs.inputs) // 2, 2)
-            batches = LengthBatches(_widths(pairs), self.tokens, seed=0) if len(found) else None
-            for number in range(batches.count if batches else 0):
-                assert batches is not None
-                share = number / batches.count
+            parts = passes(_widths(pairs), self.tokens)
+            for number, rows in enumerate(parts):
+                share = number / len(parts)
                 report(tr("reading the answers with the model to begin with: {share:.0%}", share=share))
-                rows = batches.rows(number)
                 found[rows] = self._log_probabilities(model, *_batch(pairs, rows)).float().cpu()
             require_finite(found)
             return found
@@ -215,10 +219,9 @@ class Preference(JudgesAnswers, TableTask[GPT]):
         """Loss, accuracy of the margin, mean margin and drift on evenly spread held-out pairs."""
         most = min(self.held_out_size, max(1, max_tokens * self.held_out_size // self.validation_tokens))
         chosen, widths = evenly_spread(self.held_out_size, most), _widths(self.held_out)
-        batches = LengthBatches(widths[chosen], self.tokens, seed=0)
         totals, counts = np.zeros(5), np.zeros(5)
-        for number in range(batches.count):
-            batch = self._batch("val", self.held_out, chosen[batches.rows(number)])
+        for rows in passes(widths[chosen], self.tokens):
+            batch = self._batch("val", self.held_out, chosen[rows])
             with torch.inference_mode():
                 device = model.token_embedding.weight.device
                 sums = torch.stack(self.loss_sums(model, tuple(each.to(device) for each in batch)))
@@ -232,14 +235,6 @@ class Preference(JudgesAnswers, TableTask[GPT]):
             "rows": most,
             "tokens": int(widths[chosen].sum()),
         }
-
-    def final(self, model: GPT, max_tokens: int) -> dict[str, float]:
-        """Compute the figures of `validate`."""
-        return self.validate(model, max_tokens)
-
-    def final_reads(self, max_tokens: int) -> int:
-        """The tokens of the pairs that are read."""
-        return min(self.validation_tokens, max_tokens)
 
     @property
     def baselines(self) -> tuple[Baseline, ...]:
@@ -277,10 +272,6 @@ class Preference(JudgesAnswers, TableTask[GPT]):
         """A message that fits into a line."""
         asked = (messages_of(row[0]) for row in self.shown)
         return presentable(messages[-1]["content"] for messages in asked if len(messages) == 1)
-
-    def comparison(self, material: Text | Table) -> dict[str, float]:
-        """Return nothing: what is evaluated are texts or conversations, not pairs."""
-        return {}
 
 
 class _Pair(NamedTuple):

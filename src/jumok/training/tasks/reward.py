@@ -25,7 +25,7 @@ import torch
 from torch import Tensor
 
 from jumok.config import RewardConfig, TaskConfig, TrainConfig
-from jumok.data.batches import LengthBatches, RowBatches
+from jumok.data.batches import RowBatches
 from jumok.data.random_streams import Purpose, random_for
 from jumok.data.rows import evenly_spread
 from jumok.errors import ConfigError, ResumeError, TextError
@@ -46,6 +46,7 @@ from jumok.training.tasks.answers import (
     JudgesAnswers,
     answer_log_probabilities,
     answered,
+    passes,
 )
 from jumok.training.tasks.chat import HELD_OUT, Chat
 from jumok.training.tasks.material import Material
@@ -236,20 +237,19 @@ class Reward(JudgesAnswers, Chat):
         """Return the mean divergence from the reference of the tokens of answers, in nats."""
         rows = AnsweredRows.of(sequences)
         total, count, device = 0.0, 0, model.token_embedding.weight.device
-        batches = LengthBatches(rows.inputs.lengths[:, None], self.tokens, seed=0)
-        for number in range(batches.count):
-            inputs, targets = (each.to(device) for each in rows.batch(batches.rows(number)))
-            total += float(self._divergences(model, inputs, targets)[1].sum())
+        for part in passes(rows.inputs.lengths[:, None], self.tokens):
+            inputs, targets = (each.to(device) for each in rows.batch(part))
+            policy = answer_log_probabilities(model, inputs, targets, self.settings.temperature)
+            total += float(self._divergences(policy, inputs, targets).sum())
             count += int((targets != IGNORED).sum())
         return total / max(1, count)
 
-    def _divergences(self, model: GPT, inputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the log-probabilities of answers and the divergences there, (B, T) each."""
+    def _divergences(self, policy: Tensor, inputs: Tensor, targets: Tensor) -> Tensor:
+        """Return the divergences at the tokens of answers, of which `policy` are the log-probabilities: (B, T) each."""
         assert self.reference is not None  # `begin` has read it
-        policy = answer_log_probabilities(model, inputs, targets, self.settings.temperature)
         with torch.no_grad():
             reference = answer_log_probabilities(self.reference, inputs, targets, self.settings.temperature)
-        return policy, divergences(policy, reference)
+        return divergences(policy, reference)
 
     def batch(self, number: int) -> tuple[Tensor, ...]:
         """Return inputs and targets, (B, T) each, and advantages, (B,), of the first part."""
@@ -261,8 +261,7 @@ class Reward(JudgesAnswers, Chat):
             width = min(self.width, self.model.context_length)
             inputs = torch.zeros(max(1, self.tokens // width), width, dtype=torch.int64)
             return [(inputs, inputs.masked_fill(torch.arange(width) < width // 2, IGNORED), torch.zeros(len(inputs)))]
-        batches = LengthBatches(self.rows.inputs.lengths[:, None], self.tokens, seed=0)
-        chosen = (batches.rows(part) for part in range(batches.count))
+        chosen = passes(self.rows.inputs.lengths[:, None], self.tokens)
         return [(*self.rows.batch(rows), self.advantages[rows]) for rows in chosen]
 
     @property
@@ -282,13 +281,10 @@ class Reward(JudgesAnswers, Chat):
     def loss_sums(self, model: GPT, batch: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
         """Return a sum with the gradient of the loss. Its value is 1 - reward for each token, which says more."""
         inputs, targets, gained = batch
+        policy = answer_log_probabilities(model, inputs, targets, self.settings.temperature)
+        total = -(gained[:, None] * policy).sum()
         if self.settings.kl_weight and self.reference is not None:
-            policy, divergence = self._divergences(model, inputs, targets)
-            penalty = self.settings.kl_weight * divergence.sum()
-        else:
-            policy = answer_log_probabilities(model, inputs, targets, self.settings.temperature)
-            penalty = torch.zeros(())
-        total = penalty.to(policy) - (gained[:, None] * policy).sum()
+            total = total + self.settings.kl_weight * self._divergences(policy, inputs, targets).sum()
         shown = (1 - self.figures.get("reward", 0.0)) * int((targets != IGNORED).sum())
         return (total - total.detach() + shown,)
 

@@ -113,6 +113,7 @@ class Task(ABC, Generic[M]):
     data: Mapping[str, Any]
     tokens_per_batch: int
     validation_tokens: int
+    batches: Any  # the rows of each batch
     token_losses: Callable[..., Tensor] | None = None  # what `loss_sums` computes outside the blocks, if compiling pays
 
     @abstractmethod
@@ -264,13 +265,13 @@ class Task(ABC, Generic[M]):
         return [self.batch(number)]
 
     @property
-    @abstractmethod
     def rows_per_batch(self) -> int:
         """Sequences in a batch, on average."""
+        return int(self.batches.batch_size)
 
-    @abstractmethod
     def cost(self, batch: tuple[Tensor, ...]) -> float:
         """Return the cost of a pass over a batch; an average batch of the run costs 1."""
+        return len(batch[0]) / self.rows_per_batch
 
     # Each loss is a sum and a count; see `jumok.training.optim.Objective`. The counts need no model, so that all those
     # of a step are known before its first pass.
@@ -305,13 +306,13 @@ class Task(ABC, Generic[M]):
         """Return the number that is least for the best parameters of a run, from the figures of a validation."""
         return figures["loss"]
 
-    @abstractmethod
     def final(self, model: M, max_tokens: int) -> dict[str, float]:
         """Compute the figures to quote, of the finished model."""
+        return self.validate(model, max_tokens)
 
-    @abstractmethod
     def final_reads(self, max_tokens: int) -> int:
         """Return about how many tokens `final` reads at most."""
+        return min(self.validation_tokens, max_tokens)
 
     @abstractmethod
     def headline(self, figures: Mapping[str, float]) -> str:
@@ -325,7 +326,6 @@ class Task(ABC, Generic[M]):
     def example(self) -> str:
         """Return a short prompt of the run's own material to try the model with; "" where there is none."""
 
-    @abstractmethod
     def comparison(self, material: Text | Table) -> dict[str, float]:
         """Return what the figures on other material are compared with.
 
@@ -333,6 +333,7 @@ class Task(ABC, Generic[M]):
             "seen_in_training": the share of the material, 0 to 1, that is in the training part. The figures of a
             baseline fitted to the training part, each under the name of the figure with "baseline_" before it.
         """
+        return {}
 
     def draw(self, model: M, folder: RunFolder) -> None:
         """Draw pictures of the finished model, besides the learning curve."""
