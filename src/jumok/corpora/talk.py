@@ -145,9 +145,9 @@ class _Draw:
         answer = templates.say(answers[0], self.casual, values, lambda count: 0)
         return Exchange(question, answer, templates.pattern(answers, self.casual, values), steps)
 
-    def asked(self, skill: str, steps: str = "", **values: Any) -> Exchange:
+    def asked(self, skill: str, steps: str = "", form: str = "ask", right: str = "answer", **values: Any) -> Exchange:
         texts = _material()["skills"][skill]
-        return self.ask(texts["ask"], texts["answer"], steps, **values)
+        return self.ask(texts[form], texts[right], steps, **values)
 
 
 # --- What one is told -----------------------------------------------------------------------------------------------
@@ -264,10 +264,10 @@ def _numerals(draw: _Draw) -> list[Exchange]:
         return int("".join(map(str, [1 + draw.below(9), *digits[: 2 + draw.below(2)]])))
 
     number = draw.fresh(lambda: next(n for n in iter(make, -1) if n >= 200))
-    texts = _material()["skills"]["numerals"]
+    read, written = read_number(number), str(number)
     if draw.below(2):
-        return [draw.ask(texts["read"], texts["answer"], q=str(number), n=read_number(number))]
-    return [draw.ask(texts["write"], texts["answer"], q=read_number(number), n=str(number))]
+        return [draw.asked("numerals", form="read", q=written, n=read)]
+    return [draw.asked("numerals", form="write", q=read, n=written)]
 
 
 def _sort(draw: _Draw) -> list[Exchange]:
@@ -317,10 +317,8 @@ def _category(draw: _Draw) -> list[Exchange]:
 
     kind, another, one, two = draw.fresh(make, key=lambda made: sorted([made[2], *made[3]]))
     words = ", ".join(draw.several([one, *two], 3))
-    texts = _material()["skills"]["category"]
-    if draw.below(2):
-        return [draw.ask(texts["which"], texts["answer"], words=words, kind=kind, n=one)]
-    return [draw.ask(texts["other"], texts["answer"], words=words, kind=another, n=one)]
+    form, kind = draw.of([("other", another), ("which", kind)])
+    return [draw.asked("category", form=form, words=words, kind=kind, n=one)]
 
 
 @cache
@@ -399,8 +397,8 @@ def _length(draw: _Draw) -> list[Exchange]:
 def _final(draw: _Draw) -> list[Exchange]:
     word = _word(draw)
     tail = split(word[-1])[2]
-    texts, steps = _material()["skills"]["final"], word[-1] + "".join(split(word[-1]))
-    return [draw.ask(texts["ask"], texts["some" if tail else "none"], steps, word=word, n=tail)]
+    steps = word[-1] + "".join(split(word[-1]))
+    return [draw.asked("final", steps, right="some" if tail else "none", word=word, n=tail)]
 
 
 def _initial(draw: _Draw) -> list[Exchange]:
