@@ -326,6 +326,7 @@ IRREGULAR = {
     "answers are left out": LOOP
     + "{% if message.role == 'user' %}{{ message.content }}{% endif %}<|im_end|>{% endfor %}",
     "the last two alone": "{% for message in messages[-2:] %}<|im_start|>{{ message.content }}<|im_end|>{% endfor %}",
+    "a prompt with the end of a reasoning": CHATML.replace("assistant\\n' }}", "assistant\\n<think></think>' }}"),
     "reasoning of the last answer alone": LOOP + "{% if loop.last %}{{ message.reasoning_content }}{% endif %}"
     "{{ message.content }}<|im_end|>{% endfor %}",
 }

@@ -96,12 +96,7 @@ class Preference(JudgesAnswers, TableTask[GPT]):
 
     # --- before the run -----------------------------------------------------------------------------------------------
 
-    @classmethod
-    def derived_fields(
-        cls, material: Material, tokenizer: Tokenizer, inherited: Mapping[str, Any] | None = None
-    ) -> dict[str, Any]:
-        """Return no labels, and the ids that end an answer; see `Chat`."""
-        return Chat.derived_fields(material, tokenizer, inherited)
+    derived_fields = Chat.derived_fields  # no labels, and the ids that end an answer
 
     @classmethod
     def prepare(
