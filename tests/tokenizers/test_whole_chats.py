@@ -326,7 +326,8 @@ IRREGULAR = {
     "answers are left out": LOOP
     + "{% if message.role == 'user' %}{{ message.content }}{% endif %}<|im_end|>{% endfor %}",
     "the last two alone": "{% for message in messages[-2:] %}<|im_start|>{{ message.content }}<|im_end|>{% endfor %}",
-    "a prompt with the end of a reasoning": CHATML.replace("assistant\\n' }}", "assistant\\n<think></think>' }}"),
+    "another prompt": CHATML.replace("assistant\\n' }}", "assistant:' }}"),
+    "no reasoning": CHATML,
     "reasoning of the last answer alone": LOOP + "{% if loop.last %}{{ message.reasoning_content }}{% endif %}"
     "{{ message.content }}<|im_end|>{% endfor %}",
 }
@@ -335,9 +336,10 @@ IRREGULAR = {
 @pytest.mark.parametrize("name", IRREGULAR)
 def test_a_template_that_writes_a_beginning_in_another_way_cannot_be_trained(name: str) -> None:
     chat = chat_of(imported(IRREGULAR[name]))
-    assert chat.encode(CHAT, add_generation_prompt=False)
+    said = CHAT if "reasoning" in name else [{key: one[key] for key in ("role", "content")} for one in CHAT]
+    assert chat.encode(said, add_generation_prompt=False)
     with pytest.raises(TokenizerError, match="answers cannot be told from the rest"):
-        chat.encode_whole(CHAT)
+        chat.encode_whole(said)
 
 
 @pytest.mark.parametrize("template", ["{{ raise_exception('no') }}", "{% if %}"])
