@@ -13,7 +13,7 @@ from jumok.config import GPTConfig
 from jumok.models import build
 from jumok.models.gpt import GPT
 from jumok.tokenizers import Tokenizer, train_tokenizer, with_chat
-from tokenizers import AddedToken
+from tokenizers import AddedToken, decoders, models, normalizers, pre_tokenizers
 from tokenizers import Tokenizer as HFTokenizer
 
 TEXT = "나는 학교에 갔다. 그리고 친구와 집에 왔다! 하나 둘 셋 넷, 다섯 여섯? <think>|1234567890\n" * 4
@@ -23,6 +23,25 @@ TEMPLATE = """\
 {% if message.reasoning_content %}<think>{{ message.reasoning_content }}</think>{% endif %}{{ message.content }}<|end|>
 {% endfor %}{% if add_generation_prompt %}<|assistant|>
 {% endif %}"""
+
+
+def byte_level() -> HFTokenizer:
+    """As of Llama 3: its tokens are bytes."""
+    pipeline = HFTokenizer(
+        models.BPE(vocab={one: i for i, one in enumerate(sorted(pre_tokenizers.ByteLevel.alphabet()))}, merges=[])
+    )
+    pipeline.pre_tokenizer, pipeline.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
+    return pipeline
+
+
+def metaspace() -> HFTokenizer:
+    """As of Llama 2: it puts a space before a text, and after each special token in it."""
+    letters = dict.fromkeys(["<unk>", *(f"<0x{byte:02X}>" for byte in range(256)), *"▁<|>im_endINST[]"])
+    vocab = {letter: i for i, letter in enumerate(letters)}
+    pipeline = HFTokenizer(models.BPE(vocab=vocab, merges=[], byte_fallback=True, unk_token="<unk>"))
+    pipeline.normalizer = normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")])
+    pipeline.decoder = decoders.Sequence([decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse()])
+    return pipeline
 
 
 def talking(special: Sequence[str] = TOKENS, template: str | None = TEMPLATE, seed: int = 0, **config: Any) -> GPT:

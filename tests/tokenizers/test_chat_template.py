@@ -16,7 +16,7 @@ from jumok.interop.huggingface import from_hf, to_hf
 from jumok.models.gpt import GPT
 from jumok.runs.load import load, save
 from jumok.tokenizers import LARGEST_TEMPLATE, Tokenizer
-from tokenizers import AddedToken, decoders, models, normalizers, pre_tokenizers
+from tokenizers import AddedToken
 from tokenizers import Tokenizer as HFTokenizer
 
 transformers = pytest.importorskip("transformers", reason="transformers is not installed: pip install 'jumok[hf]'")
@@ -59,17 +59,7 @@ KINDS = pytest.mark.parametrize("kind", ["bytes", "metaspace"])
 
 
 def pipeline(kind: str) -> HFTokenizer:
-    """A tokenizer with bytes as tokens, as that of Llama 3, or one that puts a space first, as that of Llama 2."""
-    if kind == "bytes":
-        letters = sorted(pre_tokenizers.ByteLevel.alphabet())
-        words = HFTokenizer(models.BPE(vocab={letter: i for i, letter in enumerate(letters)}, merges=[]))
-        words.pre_tokenizer, words.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
-    else:
-        letters = ["<unk>", *(f"<0x{byte:02X}>" for byte in range(256)), *"▁<|>im_end"]
-        vocab = {letter: i for i, letter in enumerate(dict.fromkeys(letters))}
-        words = HFTokenizer(models.BPE(vocab=vocab, merges=[], byte_fallback=True, unk_token="<unk>"))
-        words.normalizer = normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")])
-        words.decoder = decoders.Sequence([decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse()])
+    words = talking_models.byte_level() if kind == "bytes" else talking_models.metaspace()
     words.add_special_tokens([AddedToken(one, normalized=False) for one in (BOS, START, END, HEAD, PAD)])
     words.add_tokens([AddedToken(one, normalized=False) for one in ("<think>", "</think>", "낱말")])
     return words

@@ -18,7 +18,8 @@ from jumok.runs.parameters import adopt_parameters
 from jumok.text.hangul import nfc
 from jumok.tokenizers import ChatTemplate, Tokenizer, train_tokenizer, with_chat
 from jumok.tokenizers._own_template import CHAT_TOKENS, TEMPLATE
-from tokenizers import AddedToken, decoders, models, normalizers, pre_tokenizers
+from talking_models import byte_level, metaspace
+from tokenizers import AddedToken
 from tokenizers import Tokenizer as HFTokenizer
 
 TEXT = "나는 학교에 갔다. 1 + 1은? 둘이에요! 생각: 하나 더하기\n앞뒤 공백  줄\n\n바꿈 <|end|> |user| think\n" * 3
@@ -213,23 +214,6 @@ TEMPLATES = {"own": OWN, "chatml": CHATML, "llama3": LLAMA3, "llama2": LLAMA2, "
 SYSTEM = {"own", "chatml", "llama3"}  # those that write a system message as a turn
 
 BOS, EOS = "<s>", "<|im_end|>"
-ALPHABET = pre_tokenizers.ByteLevel.alphabet()
-
-
-def byte_level() -> HFTokenizer:
-    pipeline = HFTokenizer(models.BPE(vocab={one: i for i, one in enumerate(sorted(ALPHABET))}, merges=[]))
-    pipeline.pre_tokenizer, pipeline.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
-    return pipeline
-
-
-def metaspace() -> HFTokenizer:
-    """As of Llama 2: it puts a space before a text, and after each special token in it."""
-    letters = dict.fromkeys(["<unk>", *(f"<0x{byte:02X}>" for byte in range(256)), *"▁<|>im_endINST[]"])
-    vocab = {letter: i for i, letter in enumerate(letters)}
-    pipeline = HFTokenizer(models.BPE(vocab=vocab, merges=[], byte_fallback=True, unk_token="<unk>"))
-    pipeline.normalizer = normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")])
-    pipeline.decoder = decoders.Sequence([decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse()])
-    return pipeline
 
 
 def imported(template: str, pipeline: HFTokenizer | None = None) -> Tokenizer:
