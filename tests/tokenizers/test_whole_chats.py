@@ -284,6 +284,7 @@ def test_our_template_is_one_among_others() -> None:
 def test_a_template_is_asked_how_answers_end_and_whether_they_have_reasoning() -> None:
     chats = {name: chat_of(imported(template)) for name, template in TEMPLATES.items()}
     assert {name for name, one in chats.items() if one.writes_reasoning} == {"own"}
+    assert not chat_of(imported(IRREGULAR["reasoning of the last answer alone"])).writes_reasoning
     ends = {name: {EOS} for name in TEMPLATES} | {"own": {"<|end|>", EOS}}
     assert {name: {*one.ends} for name, one in chats.items()} == ends
     assert chat_of(imported(CHATML.replace("<|im_end|>", "<|head|>"))).ends.keys() == {"<|head|>", EOS}
