@@ -310,6 +310,25 @@ def test_tests_assert_something() -> None:
     assert idle == []
 
 
+@pytest.mark.slow
+def test_tests_wait_for_what_comes_late() -> None:
+    """A busy machine took longer than the limit of a program, or than the wait for its end, and the test failed.
+
+    pytest ends a test that hangs. What is waited for in a test gets a minute at least.
+    """
+    hasty = []
+    for path in (ROOT / "tests").rglob("*.py"):
+        calls = [node for node in ast.walk(parsed(path)) if isinstance(node, ast.Call)]
+        for node in calls:
+            if isinstance(node.func, ast.Attribute) and node.func.attr in ("run", "communicate", "wait"):
+                limits = [word.value for word in node.keywords if word.arg == "timeout"]
+                limits += node.args[:1] if node.func.attr == "wait" else []
+                numbers = [one.value for one in limits if isinstance(one, ast.Constant)]
+                if any(isinstance(number, int | float) and number < 60 for number in numbers):
+                    hasty.append(f"{path.name}:{node.lineno}")
+    assert hasty == []
+
+
 def test_the_version_is_one() -> None:
     pyproject = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
     assert f'version = "{jumok.__version__}"' in pyproject
