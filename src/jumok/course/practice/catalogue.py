@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -25,6 +25,7 @@ HEAD = Words(
     "# Chapter: jumok learn {chapter}  Check: jumok learn check {number}  Hint: jumok learn hint {number}\n\n",
 )
 HERE_GOES = Words("여기에 코드를 작성하세요.", "Write your code here.")
+SCALING = " / math.sqrt(q.shape[-1])"
 FILE = re.compile(r"(?:\d\d_)?([a-z][a-z0-9_]*)(?:\.py)?")
 
 CHAPTERS: Mapping[int, Mapping[str, str]] = {  # chapter -> its exercises -> their module in `checks`
@@ -111,9 +112,35 @@ class Exercise:
         read = read_toml(HERE / "hints" / f"{self.part}.toml")[self.slug]
         return tuple(Words(ko, en) for ko, en in zip(read["ko"], read["en"], strict=True))
 
+    @cache  # noqa: B019
+    def mistaken(self) -> tuple[tuple[str, str], ...]:
+        """Return the key of each known mistake, and the solution with it. Some mistakes are made in several ways.
+
+        Where the solution computes scaled dot-product attention, the mistakes in this formula come after its own, and
+        all of them once more without the scaling, which is often forgotten besides.
+        """
+        solution = self.solution("en")
+        known = list(_changes(self.part, self.slug))
+        if SCALING in solution:
+            known += [one for one in _changes("attention", "attention") if all(old in solution for old in one[1])]
+            known += [(key, {**changes, SCALING: ""}) for key, changes in known if SCALING not in "".join(changes)]
+        return tuple((key, _changed(solution, changes)) for key, changes in known)
+
     @property
     def _source(self) -> str:
         return (HERE / "exercises" / f"{self.slug}.py").read_text(encoding="utf-8")
+
+
+def _changes(part: str, slug: str) -> Iterator[tuple[str, dict[str, str]]]:
+    """Yield the key of each known mistake, and its changes: what stands in the solution -> what it puts there."""
+    for key, ways in read_toml(HERE / "checks" / f"{part}.toml")["change"][slug].items():
+        yield from ((key, changes) for changes in ways)
+
+
+def _changed(source: str, changes: Mapping[str, str]) -> str:
+    for old, new in changes.items():
+        source = source.replace(old, new)
+    return source
 
 
 def _in(language: Language, source: str) -> str:

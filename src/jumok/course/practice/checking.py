@@ -1,24 +1,24 @@
-"""The vocabulary of the checks: the reader's code, comparisons that explain a difference, and mistakes by name.
+"""The vocabulary of the checks: the reader's code, comparisons that explain a difference, and texts by name.
 
 A check is a generator. It yields what is right and raises `Wrong` at the first that is not:
 
     def softmax(code: Code) -> Steps:
-        function = code.function("softmax")
         scores = hidden(3, 5, 7)
-        compare(function(scores.clone()), scores.softmax(-1), Mistake("dimension", scores.softmax(-2)))
+        compare(result_of(code.function("softmax"), scores), scores.softmax(-1))
         yield passed("rows-sum-to-one")
 
-A mistake is recognised by what it computes: the result of the reader's code equals the result of the mistake. What is
-said about it stands under its key in a TOML file, checks/PART.toml beside checks/PART.py, or checking.toml for what all
-parts use: [right.KEY], [mistake.KEY] for known mistakes, [difference.KEY] for what is wrong in another way. The key of
-a mistake is its name; where two parts explain a mistake differently, the key is NAME/PART.
+A check knows no mistakes. A known mistake is a change of our solution, and `child` recognises it: the check of the
+changed solution ends at the same place with the same result as that of the reader's file. The changes and all texts
+stand in TOML files, checks/PART.toml beside checks/PART.py, and checking.toml for what all parts use: [right.KEY],
+[mistake.KEY] for known mistakes, [difference.KEY] for what is wrong in another way, and for each exercise
+[change.SLUG] with KEY = [{"what stands in the solution" = "what the mistake puts there"}]. The key of a mistake is its
+name; where two parts explain a mistake differently, the key is NAME/PART.
 """
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from types import ModuleType
@@ -50,27 +50,59 @@ def passed(key: str, **values: object) -> Words:
 
 
 class Wrong(Exception):
-    """Something is not right. mistake: its name if it is a known one. is_value: whether values are, and not a form."""
+    """Something is not right.
 
-    def __init__(self, key: str, **values: object) -> None:
-        known = texts("mistake")
-        self.words = (known.get(key) or texts("difference")[key]).filled(**values)
-        self.mistake = key.split("/")[0] if key in known else None
+    Attributes:
+        mistake: its name if it is a known one.
+        is_value: whether values are wrong, and not a form.
+        result, expected: of the reader's code, where that is wrong.
+    """
+
+    def __init__(self, key: str, result: object = None, expected: object = None, **values: object) -> None:
+        super().__init__(key)
+        self.key, self.values, self.result, self.expected = key, values, result, expected
+        self.mistake = key.split("/")[0] if key in texts("mistake") else None
         self.is_value = self.mistake is None and key not in FORMS
-        super().__init__(self.words.en)
+
+    @property
+    def words(self) -> Words:
+        """What is said about it."""
+        return (texts("mistake") | texts("difference"))[self.key].filled(**self.values)
 
 
-@dataclass(frozen=True)
-class Mistake:
-    """A known mistake. value: what it computes, or a test of a result. values: for the fields of its text."""
+class Different(Wrong):
+    """Entries of a tensor differ from the right ones."""
 
-    key: str
-    value: Tensor | Callable[[Tensor], bool]
-    values: dict[str, object] = field(default_factory=dict)
+    def __init__(self, given: Tensor, right: Tensor, tolerance: float) -> None:
+        super().__init__("entries", given, right)
+        self._tolerance = tolerance
+
+    @property
+    def words(self) -> Words:
+        """What is said about it: it is computed when it is asked for."""
+        assert isinstance(self.result, Tensor)
+        assert isinstance(self.expected, Tensor)
+        return _explain_entries(self.result.double(), self.expected.double(), self._tolerance, self.expected.dtype)
 
 
 Steps = Iterator[Words]
-Checks = Mapping[str, Callable[["Code"], Steps]]
+Check = Callable[["Code"], Steps]
+Checks = Mapping[str, Check]
+
+
+def alike(one: BaseException, other: BaseException) -> bool:
+    """Return whether two checks ended in the same way: with the same result in the same place, or the same error."""
+    if isinstance(one, Wrong) and isinstance(other, Wrong):
+        if one.result is None:
+            return (one.key, one.values) == (other.key, other.values)
+        return _equal(one.result, other.result) and _equal(one.expected, other.expected)
+    return (type(one), str(one)) == (type(other), str(other))
+
+
+def _equal(a: object, b: object) -> bool:
+    if isinstance(a, Tensor) or isinstance(b, Tensor):
+        return isinstance(a, Tensor) and isinstance(b, Tensor) and same(a, b, 1e-4)
+    return a == b
 
 
 class Code:
@@ -121,15 +153,42 @@ def require_one_device(module: nn.Module, *inputs: Tensor) -> None:
     require(result.device == away[0].device, "device")
 
 
+def results(
+    name: str,
+    right: Callable[..., Tensor],
+    cases: Mapping[str, Iterable[tuple[Any, ...]]],
+    *,
+    letters: str = "",
+    tolerance: float = TOLERANCE,
+) -> Check:
+    """Return a check that compares the results of a function with the right ones.
+
+    Args:
+        name: of the reader's function.
+        right: the right function of the same arguments.
+        cases: what is said after its arguments have given the right results -> these arguments.
+        letters: what the dimensions of a result mean, such as "(B, T, C)".
+    """
+
+    def check(code: Code) -> Steps:
+        for key, arguments in cases.items():
+            for each in arguments:
+                given = result_of(code.function(name), *each)
+                compare(given, right(*each), letters=letters, tolerance=tolerance)
+            yield passed(key)
+
+    return check
+
+
 def result_of(function: Callable[..., Any], *arguments: Any) -> Any:
     """Return the result of a call that must leave its arguments as they are.
 
     Raises:
         Wrong: it changed a tensor among the arguments.
     """
-    before = [a.clone() if isinstance(a, Tensor) else a for a in arguments]
-    result = function(*arguments)
-    for old, new in zip(before, arguments, strict=True):
+    given = [a.clone() if isinstance(a, Tensor) else a for a in arguments]
+    result = function(*given)
+    for old, new in zip(arguments, given, strict=True):
         if isinstance(old, Tensor) and not same(new, old):
             raise Wrong("in-place")
     return result
@@ -140,48 +199,48 @@ def hidden(*shape: int, seed: int = 0, scale: float = 1.0) -> Tensor:
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed)) * scale
 
 
-def compare(given: object, right: Tensor, *mistakes: Mistake, tolerance: float = TOLERANCE, letters: str = "") -> None:
+def compare(given: object, right: Tensor, *, tolerance: float = TOLERANCE, letters: str = "") -> None:
     """Compare a result with the right one. letters: what the dimensions mean, such as "(B, T, C)".
 
     Raises:
-        Wrong: with the name of the mistake whose value equals `given`, or else with the first difference: no tensor,
-            another shape, NaN, another type, or the entry that is furthest off.
+        Wrong: with the first difference: no tensor, another shape, NaN, another type, or the entry furthest off.
     """
-    tensor = require_tensor(given)
-    for mistake in mistakes:
-        made = same(tensor, mistake.value, tolerance) if isinstance(mistake.value, Tensor) else mistake.value(tensor)
-        if made and not same(tensor, right, tolerance):
-            raise Wrong(mistake.key, **mistake.values)
-    require_shape(tensor, tuple(right.shape), letters)
-    if tensor.isnan().any() and not right.isnan().any():
-        raise Wrong("nan")
-    if right.dtype is torch.bool and tensor.dtype is not torch.bool:
-        raise Wrong("not-boolean")
-    if tensor.is_floating_point() != right.is_floating_point():
-        raise Wrong("dtype", given=tensor.dtype, right=right.dtype)
-    if not same(tensor, right, tolerance):
-        _explain_entries(tensor.double(), right.double(), tolerance, boolean=right.dtype is torch.bool)
+    try:
+        tensor = require_tensor(given)
+        require_shape(tensor, tuple(right.shape), letters)
+        if tensor.isnan().any() and not right.isnan().any():
+            raise Wrong("nan")
+        if right.dtype is torch.bool and tensor.dtype is not torch.bool:
+            raise Wrong("not-boolean")
+        if tensor.is_floating_point() != right.is_floating_point():
+            raise Wrong("dtype", given=tensor.dtype, right=right.dtype)
+        if not same(tensor, right, tolerance):
+            raise Different(tensor, right, tolerance)
+    except Wrong as wrong:
+        wrong.result, wrong.expected = given, right
+        raise
 
 
-def _explain_entries(given: Tensor, right: Tensor, tolerance: float, *, boolean: bool) -> None:
-    """Raise Wrong: how many entries differ, where, how they relate to the right ones, and the one furthest off."""
+def _explain_entries(given: Tensor, right: Tensor, tolerance: float, dtype: torch.dtype) -> Words:
+    """Return how many entries differ, where, how they relate to the right ones, and the one furthest off."""
     gap = (given - right).abs().nan_to_num(float("inf"))
     gap[given == right] = 0  # infinity minus infinity is NaN
+    is_boolean = dtype is torch.bool
     if not gap.dim():
         found = relation(given, right, tolerance)
-        raise Wrong("only-value", given=given.item(), right=right.item(), relation=_said([found] if found else []))
-    place = [int(i) for i in torch.unravel_index(gap.argmax(), gap.shape)]
+        values = {"given": given.item(), "right": right.item(), "relation": _said([found] if found else [])}
+        return texts("difference")["only-value"].filled(**values)
+    place = (gap == gap.max()).nonzero()[0].tolist()  # torch.unravel_index imports sympy, which takes seconds
     wrong = ~torch.isclose(given, right, rtol=tolerance, atol=tolerance, equal_nan=True)
     findings = places(wrong)
-    if not boolean and (found := relation(given, right, tolerance)) is not None:
+    if not is_boolean and (found := relation(given, right, tolerance)) is not None:
         findings.append(found)
-    raise Wrong(
-        "entries",
+    return texts("difference")["entries"].filled(
         count=int(wrong.sum()),
         total=wrong.numel(),
         place=place,
-        given=_entry(given[tuple(place)], boolean),
-        right=_entry(right[tuple(place)], boolean),
+        given=_entry(given[tuple(place)], is_boolean),
+        right=_entry(right[tuple(place)], is_boolean),
         places=_said(findings),
     )
 
@@ -194,11 +253,6 @@ def _said(findings: list[Finding]) -> Words:
 
 def _entry(value: Tensor, boolean: bool) -> str:
     return str(bool(value)) if boolean else f"{value.item():.4g}"
-
-
-def any_of(*values: Tensor) -> Callable[[Tensor], bool]:
-    """Return a test of a result, for `Mistake`: whether it equals one of these values."""
-    return lambda result: any(same(result, value) for value in values)
 
 
 def require_tensor(given: object) -> Tensor:
@@ -234,6 +288,16 @@ def require(condition: bool, key: str, **values: object) -> None:
     """
     if not condition:
         raise Wrong(key, **values)
+
+
+def require_equal(result: object, expected: object, key: str, **values: object) -> None:
+    """Compare a result that is no tensor with the right one. key: of what is said, with `given` and `right` in it.
+
+    Raises:
+        Wrong: they differ.
+    """
+    if result != expected:
+        raise Wrong(key, result, expected, **({"given": result, "right": expected} | values))
 
 
 def require_earlier(slug: str, given: object, right: Tensor) -> None:

@@ -11,15 +11,17 @@ import contextlib
 import faulthandler
 import importlib
 import json
+import math
 import sys
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Callable, Iterator, Mapping, Set
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import torch
 
 from jumok.course.practice.catalogue import exercise
-from jumok.course.practice.checking import Checks, Code, Wrong
+from jumok.course.practice.checking import Check, Checks, Code, Wrong, alike, texts
 from jumok.course.practice.earlier import REPLACED, USED, is_open, load, read
 from jumok.course.practice.known_errors import explained, line_of
 from jumok.course.words import Words, words_in
@@ -90,13 +92,56 @@ def _judged(path: Path, slug: str, *, replaced: Set[str] = frozenset()) -> dict[
         if faults and not name:
             break
         with _noted(faults, path, name, look):
-            for words in check(Code(module)):
-                right.append(vars(words))
+            steps, error = _run(check, lambda: module)
+            right += [vars(words) for words in steps]
+            if error is not None:
+                raise _recognised(path, slug, check, steps, error) or error
     if not faults:
         with _noted(faults, path):
             _require_own_code(slug, source)
     is_left = bool(faults) and all(fault["mistake"] == NOT_WRITTEN for fault in faults)
     return {"status": "open" if is_left else "wrong" if faults else "right", "right": right, "faults": faults}
+
+
+def _run(
+    check: Check, load_code: Callable[[], ModuleType], most: float = math.inf
+) -> tuple[list[Words], BaseException | None]:
+    """Return what a check says about a file, and what ended it. most: what is said before it is stopped."""
+    steps: list[Words] = []
+    torch.default_generator.manual_seed(0)
+    try:
+        for words in check(Code(load_code())):
+            if len(steps) == most:
+                break
+            steps.append(words)
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # SystemExit and RecursionError, too: the reader's code may raise anything
+        return steps, error
+    return steps, None
+
+
+def _recognised(path: Path, slug: str, check: Check, steps: list[Words], error: BaseException) -> Wrong | None:
+    """Return the known mistake with which the check of our solution ends in the same way at the same place."""
+    if (isinstance(error, Wrong) and error.mistake) or not isinstance(error, Exception):
+        return None
+    used = dict(USED)
+    values = error.values if isinstance(error, Wrong) else {}
+    try:
+        for key, source in exercise(slug).mistaken():
+            if key not in texts("mistake"):  # an error that is explained by its message
+                continue
+            said, other = _run(check, lambda source=source: load(path, source), len(steps))  # type: ignore[misc]
+            if other is not None and len(said) == len(steps) and alike(error, other):
+                found = Wrong(key, **values)
+                found.__cause__ = error
+                with contextlib.suppress(KeyError):  # a text that tells more than this place of the check knows
+                    assert found.words
+                    return found
+        return None
+    finally:
+        USED.clear()
+        USED.update(used)
 
 
 @contextlib.contextmanager

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from functools import cache
 from pathlib import Path
-from types import ModuleType
+from types import CodeType, ModuleType
 
 from jumok.course.practice.catalogue import Exercise, exercise
 
@@ -51,8 +51,13 @@ def load(path: Path, source: str) -> ModuleType:
     module = ModuleType(name)
     module.__file__ = str(path)
     sys.modules[name] = module  # dataclasses look up their module by its name
-    exec(compile(source, str(path), "exec", dont_inherit=True), module.__dict__)
+    exec(_compiled(source, path), module.__dict__)
     return module
+
+
+@cache
+def _compiled(source: str, path: Path) -> CodeType:
+    return compile(source, str(path), "exec", dont_inherit=True)
 
 
 @cache

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import torch
 from torch import Tensor, nn
 
 from jumok.course.practice.checking import Wrong, hidden, require
 
 
-def copy_parameters(source: nn.Module, target: nn.Module, names: dict[str, str]) -> None:
-    """Copy parameters of the production module into the reader's. names: production name -> reader's name.
+def copy_parameters(source: nn.Module, target: nn.Module, renamed: Mapping[str, str] | None = None) -> None:
+    """Copy the parameters of the production module into the reader's. renamed: production name -> reader's name.
 
     Raises:
         Wrong: the reader's module lacks one, or it has another shape.
     """
     theirs = dict(target.named_parameters())
-    for name, other in names.items():
-        value = source.get_parameter(name)
+    for name, value in source.named_parameters():
+        other = (renamed or {}).get(name, name)
         if other not in theirs:
             raise _missing(target, other)
         _require_parameter_shape(other, tuple(theirs[other].shape), tuple(value.shape))
@@ -52,7 +54,7 @@ def _missing(module: nn.Module, name: str) -> Wrong:
         owner, inside = owner.get_submodule(part), f"{inside}.{part}".strip(".")
     has = [child for child, _ in owner.named_children()] + [one for one, _ in owner.named_parameters(recurse=False)]
     inside = inside or type(module).__name__
-    return Wrong("missing-parameter/parameters", name=name, inside=inside, found=", ".join(has) or "-")
+    return Wrong("missing-parameter", name=name, inside=inside, found=", ".join(has) or "-")
 
 
 def _require_parameter_shape(name: str, given: tuple[int, ...], right: tuple[int, ...]) -> None:

@@ -2,66 +2,52 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from jumok.course.practice.checking import Wrong, hidden, raises, require_shape, require_tensor, same
+from jumok.course.practice.checking import (
+    Wrong,
+    compare,
+    hidden,
+    require,
+    require_shape,
+    require_tensor,
+    result_of,
+    same,
+)
+from jumok.course.practice.parameters import copy_parameters, fill, require_gradients
 
 RATE = 0.5
 MANY = 64  # samples: the chance that all of them are dropped, or none, is 2^-64
 
 
-def require_no_bias(ours: nn.Module) -> None:
-    """Check that q_proj, k_proj and v_proj have no bias.
+def copy_all(source: nn.Module, target: nn.Module) -> None:
+    """Give the production module hidden parameters, and copy them into the reader's, which has no others.
 
     Raises:
-        Wrong: one has.
+        Wrong: one is missing, has another shape, or there is another one.
     """
-    for name, _ in ours.named_parameters():
-        if name.endswith(("q_proj.bias", "k_proj.bias", "v_proj.bias")):
-            raise Wrong("bias", name=name)
+    fill(source)
+    copy_parameters(source, target)
+    theirs = dict(source.named_parameters())
+    for name, _ in target.named_parameters():
+        require(name in theirs, "bias" if name.endswith("_proj.bias") else "extra-parameter", name=name)
 
 
-def require_parameters(ours: nn.Module, names: Iterable[str]) -> None:
-    """Check that there are these parameters and no others.
+def compare_module(ours: nn.Module, right: Tensor, *inputs: Tensor) -> None:
+    """Compare the output of the reader's module, made with dropout 0, with the right one.
 
     Raises:
-        Wrong: one is missing, or there is another one.
+        Wrong: it is another one, is random, or its gradient does not reach all parameters.
     """
-    expected, found = list(names), [name for name, _ in ours.named_parameters()]
-    for name in expected:
-        if name not in found:
-            raise Wrong("missing-parameter/attention_modules", name=name, found=", ".join(found) or "-")
-    for name in found:
-        if name not in expected:
-            raise Wrong("extra-parameter", name=name)
-
-
-def run_with_heads(call: Callable[[], Any]) -> Any:
-    """Return the result of code that splits tensors into heads, in shapes of which T, H and D differ.
-
-    Raises:
-        Wrong: dimensions are confused, so that the keys do not fit the queries, or the mask the scores.
-    """
-
-    def swapped() -> Any:
-        return raises("transposed-heads", call, text="at non-singleton dimension 1")
-
-    return raises("mask-size", swapped, text="at non-singleton dimension 3")
-
-
-def require_repeatable(ours: Callable[[Tensor], Any], x: Tensor) -> None:
-    """Check that a module made with dropout 0 is not random.
-
-    Raises:
-        Wrong: two calls differ.
-    """
-    first, second = ours(x), ours(x)
-    if isinstance(first, Tensor) and isinstance(second, Tensor) and not same(first, second):
+    given, again = result_of(ours, *inputs), ours(*inputs)
+    if isinstance(given, Tensor) and isinstance(again, Tensor) and not same(given, again):
         raise Wrong("random")
+    compare(given, right)
+    require_gradients(given, ours)
 
 
 def check_dropout(

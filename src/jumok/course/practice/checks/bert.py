@@ -54,10 +54,10 @@ def _texts() -> Tensor:
 def _call(function: Callable[..., Any], ids: Tensor) -> tuple[Tensor, Tensor]:
     given = ids.clone()
     inputs, labels = require_tensors(function(given, list(SPECIAL), MASK, VOCAB), 2)
-    require(torch.equal(given, ids), "in-place/bert")
+    require(torch.equal(given, ids), "in-place")
     for tensor in (inputs, labels):
         require_shape(tensor, tuple(ids.shape), "(B, T)")
-    require(not inputs.is_floating_point() and not labels.is_floating_point(), "float-ids/bert")
+    require(not inputs.is_floating_point() and not labels.is_floating_point(), "float-ids")
     return inputs, labels
 
 

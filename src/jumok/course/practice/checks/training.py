@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -16,10 +16,8 @@ from torch.utils.flop_counter import FlopCounterMode
 from jumok.config import TrainConfig
 from jumok.course.practice.checking import (
     Code,
-    Mistake,
     Steps,
     Wrong,
-    any_of,
     compare,
     hidden,
     passed,
@@ -81,7 +79,7 @@ class _Windows:
             text=("stack expects each tensor to be equal size", "IndexError", "exceeds dimension size"),
         )
         x, y = require_tensors(made, 2)
-        require(not x.is_floating_point(), "float-ids/training")
+        require(not x.is_floating_point(), "float-ids")
         for tensor in (x, y):
             require_shape(tensor, (rows, length), "(B, T)")
         places, after = self._place_of[x], self._place_of[y]
@@ -102,10 +100,10 @@ def cross_entropy(code: Code) -> Steps:
     function = code.function("cross_entropy")
     logits, targets = hidden(3, 5, 7, scale=2), torch.randint(7, (3, 5), generator=torch.Generator().manual_seed(1))
     right = F.cross_entropy(logits.flatten(0, 1), targets.flatten())
-    compare(function(logits.clone(), targets.clone()), right, *_wrong_losses(logits, targets, right))
+    compare(result_of(function, logits, targets), right)
     yield passed("equals-cross-entropy")
     high = logits + 1000 * torch.arange(1, 6)[:, None]  # each position at another height
-    require(math.isfinite(require_number(function(high.clone(), targets.clone()))), "overflow/training")
+    require(math.isfinite(require_number(function(high.clone(), targets.clone()))), "overflow")
     far = logits * 100
     small = require_number(function(far.clone(), targets.clone()))
     limit = 0.9 * F.cross_entropy(far.flatten(0, 1), targets.flatten()).item()
@@ -121,33 +119,6 @@ def cross_entropy(code: Code) -> Steps:
     expected = (logits.softmax(-1) - F.one_hot(targets, 7)) / targets.numel()
     compare(given.grad, expected)
     yield passed("gradient-right")
-
-
-def _wrong_losses(logits: Tensor, targets: Tensor, right: Tensor) -> Iterator[Mistake]:
-    count, vocab = targets.numel(), logits.shape[-1]
-
-    def of_targets(values: Tensor) -> Tensor:
-        return values.gather(-1, targets[..., None])[..., 0]
-
-    probability = of_targets(logits.softmax(-1))  # (B, T)
-    log_probability = probability.log()
-    largest = logits.max(-1).values  # (B, T)
-    yield Mistake("no-log", -probability.mean())
-    yield Mistake("no-minus/training", -right)
-    yield Mistake("sum/training", right * count)
-    yield Mistake("sum-over-time", right * logits.shape[1])
-    yield Mistake("no-mean", -log_probability)
-    yield Mistake("mean-over-vocabulary", right / vocab)
-    yield Mistake("all-tokens", -logits.log_softmax(-1).mean())
-    yield Mistake("dimension/training", -of_targets(logits.log_softmax(1)).mean())
-    yield Mistake("logits-only", -of_targets(logits).mean())
-    yield Mistake("maximum-on-one-side", right - largest.mean())
-    yield Mistake("maximum-on-one-side", right + largest.mean())
-    shifted = [logits - logits.max(dim, keepdim=True).values for dim in (0, 1)]
-    losses = [(each.exp().sum(-1).log() - of_targets(each)).mean() for each in shifted]
-    yield Mistake("maximum-dimension", any_of(*losses))
-    yield Mistake("all-pairs", -logits.log_softmax(-1)[..., targets].mean())
-    yield Mistake("bits", right / math.log(2))
 
 
 # --- training_step ---
@@ -198,51 +169,20 @@ def training_step(code: Code) -> Steps:
         model = _Model(vocab).eval()
         optimizer = _Optimizer(model)
         model.table.grad = torch.full_like(model.table, old)
-        return _explained_step(lambda: function(model, optimizer, x.clone(), y.clone(), clip)), model, optimizer
+        return function(model, optimizer, x.clone(), y.clone(), clip), model, optimizer
 
     given, model, optimizer = run(clip=1e6)
     _require_order(model.happened)
     yield passed("order-of-a-step")
     if optimizer.gradient is None:
         raise Wrong("zero-after-backward")
-    compare(optimizer.gradient, gradient, *_wrong_gradients(right.table.detach(), gradient, old, x, y))
+    compare(optimizer.gradient, gradient)
     yield passed("gradient-of-batch")
     _require_loss(given, loss.item())
     yield passed("loss-returned")
-    clip = gradient.norm().item() / 3
-    _, _, optimizer = run(clip)
-    compare(
-        optimizer.gradient,
-        gradient / 3,
-        Mistake("no-clip", gradient, {"norm": gradient.norm().item(), "clip": clip}),
-        Mistake("clip-each-value", gradient.clamp(-clip, clip)),
-        tolerance=1e-4,
-    )
+    _, _, optimizer = run(clip=gradient.norm().item() / 3)
+    compare(optimizer.gradient, gradient / 3, tolerance=1e-4)
     yield passed("norm-clipped")
-
-
-def _wrong_gradients(table: Tensor, gradient: Tensor, old: float, x: Tensor, y: Tensor) -> Iterator[Mistake]:
-    def of(loss: Callable[[Tensor], Tensor]) -> Tensor:
-        with torch.enable_grad():
-            leaf = table.clone().requires_grad_()
-            return torch.autograd.grad(loss(leaf), leaf)[0]
-
-    def entropy(logits: Tensor, targets: Tensor) -> Tensor:
-        return F.cross_entropy(logits.flatten(0, 1), targets.flatten())
-
-    yield Mistake("no-zero-grad", gradient + old)
-    yield Mistake("sum-of-losses", gradient * x.numel())
-    yield Mistake("softmax-twice/training", of(lambda leaf: entropy(leaf[x].softmax(-1), y)))
-    yield Mistake("shifted-twice/training", of(lambda leaf: entropy(leaf[x][:, :-1], y[:, 1:])))
-    yield Mistake("input-as-target", of(lambda leaf: entropy(leaf[x], x)))
-    yield Mistake("last-position-only", of(lambda leaf: F.cross_entropy(leaf[x][:, -1], y[:, -1])))
-
-
-def _explained_step(call: Callable[[], object]) -> object:
-    def shaped() -> object:
-        return raises("targets-shape", call, text=("Expected target size", "Expected floating point"))
-
-    return raises("item-before-backward", shaped, text="'float' object has no attribute 'backward'")
 
 
 def _require_order(happened: list[str]) -> None:
@@ -278,49 +218,16 @@ def learning_rate(code: Code) -> Steps:
         return torch.tensor([peak * rate(config, step / steps) for step in at], dtype=torch.float64)
 
     given = rates(warmup, "linear")
-    compare(given[:warmup], right(warmup, "linear")[:warmup], *_wrong_warmups(warmup, peak))
+    compare(given[:warmup], right(warmup, "linear")[:warmup])
     yield passed("warm-up")
-    compare(given, right(warmup, "linear"), *_wrong_falls(right(warmup, "linear"), steps, warmup, peak))
+    compare(given, right(warmup, "linear"))
     yield passed("linear-fall")
-    compare(rates(warmup, "cosine"), right(warmup, "cosine"), *_wrong_cosines(right(warmup, "cosine"), warmup, peak))
+    compare(rates(warmup, "cosine"), right(warmup, "cosine"))
     yield passed("cosine-fall")
     for schedule in ("linear", "cosine"):
         without = raises("no-warmup-steps", partial(rates, 0, schedule), text="ZeroDivisionError")
         compare(without, right(0, schedule))
     yield passed("without-warm-up")
-
-
-def _wrong_warmups(warmup: int, peak: float) -> Iterator[Mistake]:
-    up = torch.arange(warmup, dtype=torch.float64)
-    yield Mistake("no-warmup", lambda result: bool((result[0] - peak).abs() < 1e-6))
-    yield Mistake("whole-division", peak * (up // warmup))
-    yield Mistake("no-peak", up / warmup)
-    yield Mistake("one-step-early", peak * (up + 1) / warmup)
-
-
-def _wrong_falls(right: Tensor, steps: int, warmup: int, peak: float) -> Iterator[Mistake]:
-    at = torch.arange(steps + 1, dtype=torch.float64)
-    after = 1 - at / steps
-    fallen = torch.where(at < warmup, right, peak * after)
-    yield Mistake("done-from-the-start/wrong_falls", fallen, {"after": fallen[warmup].item()})
-    late = torch.where(at < warmup, right, peak * (1 - (at - warmup) / steps))
-    yield Mistake("not-to-zero", late, {"last": late[-1].item()})
-    yield Mistake("constant", torch.where(at < warmup, right, torch.full_like(at, peak)))
-
-
-def _wrong_cosines(right: Tensor, warmup: int, peak: float) -> Iterator[Mistake]:
-    at = torch.arange(len(right), dtype=torch.float64)
-    done = (at - warmup) / (len(right) - 1 - warmup)
-
-    def fallen(share: Tensor) -> Tensor:
-        return torch.where(at < warmup, right, peak * share)
-
-    yield Mistake("schedule-ignored", fallen(1 - done))
-    yield Mistake("done-from-the-start/wrong_cosines", fallen((1 + torch.cos(math.pi * at / at[-1])) / 2))
-    yield Mistake("rising-cosine", fallen((1 - torch.cos(math.pi * done)) / 2))
-    yield Mistake("no-half", fallen(1 + torch.cos(math.pi * done)))
-    yield Mistake("degrees", fallen((1 + torch.cos(180 * done)) / 2))
-    yield Mistake("no-pi", fallen((1 + torch.cos(done)) / 2))
 
 
 # --- adamw ---
@@ -332,81 +239,27 @@ def adamw(code: Code) -> Steps:
     w, g = hidden(4, 3, seed=1), hidden(4, 3, seed=2)
     zero = torch.zeros_like(w)
 
-    def one(m: Tensor, v: Tensor, t: int, **settings: float) -> tuple[Tensor, ...]:
-        made = function(w.clone(), g.clone(), m.clone(), v.clone(), t, lr=0.1, beta1=0.8, beta2=0.9, **settings)
-        return require_tensors(made, 3)
+    def one(m: Tensor, v: Tensor, t: int, epsilon: float = 0.0, weight_decay: float = 0.0) -> tuple[Tensor, ...]:
+        settings = {"lr": 0.1, "beta1": 0.8, "beta2": 0.9, "epsilon": epsilon, "weight_decay": weight_decay}
+        return require_tensors(result_of(partial(function, **settings), w, g, m, v, t), 3)
 
-    _, m, v = one(w, g**2, 3, epsilon=0.0, weight_decay=0.0)
-    compare(
-        m,
-        0.8 * w + 0.2 * g,
-        Mistake("swapped-shares", 0.2 * w + 0.8 * g),
-        Mistake("corrected-returned", (0.8 * w + 0.2 * g) / (1 - 0.8**3)),
-        Mistake("beta2-for-m", 0.9 * w + 0.1 * g),
-    )
-    compare(
-        v,
-        0.9 * g**2 + 0.1 * g**2,
-        Mistake("gradient-not-squared", 0.9 * g**2 + 0.1 * g),
-        Mistake("beta1-for-v/adamw", 0.8 * g**2 + 0.1 * g**2),
-    )
-    _, _, v = one(w, w**2, 3, epsilon=0.0, weight_decay=0.0)
-    compare(v, 0.9 * w**2 + 0.1 * g**2, Mistake("beta1-for-v/adamw-2", 0.8 * w**2 + 0.2 * g**2))
+    m, v = one(w, g**2, 3)[1:]
+    compare(m, 0.8 * w + 0.2 * g)
+    compare(v, 0.9 * g**2 + 0.1 * g**2)
+    compare(one(w, w**2, 3)[2], 0.9 * w**2 + 0.1 * g**2)
     yield passed("moments")
-    first, _, _ = one(zero, zero, 1, epsilon=0.0, weight_decay=0.0)
-    compare(first, w - 0.1 * g.sign(), *_wrong_first_steps(w, g))
+    compare(one(zero, zero, 1)[0], w - 0.1 * g.sign())
     yield passed("bias-correction")
-    later, _, _ = one(zero, zero, 3, epsilon=0.0, weight_decay=0.0)
-    moved = (0.2 * g / (1 - 0.8**3)) / (0.1 * g**2 / (1 - 0.9**3)).sqrt()
-    times = (0.2 * g / (1 - 0.8 * 3)) / (0.1 * g**2 / (1 - 0.9 * 3)).abs().sqrt()
-    one_power = (0.2 * g / (1 - 0.8)) / (0.1 * g**2 / (1 - 0.9)).sqrt()
-    compare(
-        later,
-        w - 0.1 * moved,
-        Mistake("not-a-power", w - 0.1 * one_power),
-        Mistake("not-a-power", lambda result: bool(result.isnan().any()) or _close(result, w - 0.1 * times)),
-    )
-    yield from _epsilon_and_decay(one, w, g, zero)
-    yield from _several_steps(function)
-
-
-def _close(a: Tensor, b: Tensor) -> bool:
-    return a.shape == b.shape and torch.allclose(a, b, atol=1e-5)
-
-
-def _wrong_first_steps(w: Tensor, g: Tensor) -> Iterator[Mistake]:
-    m, v = 0.2 * g, 0.1 * g**2
-    yield Mistake("no-bias-correction", w - 0.1 * m / v.sqrt())
-    yield Mistake("correction-of-m-only", w - 0.1 * g / v.sqrt())
-    yield Mistake("correction-of-m-only", w - 0.1 * m / g.abs())
-    yield Mistake("no-root/training", w - 0.1 * g / g**2)
-    yield Mistake("uphill", w + 0.1 * g.sign())
-    yield Mistake("no-rate", w - g.sign())
-
-
-def _epsilon_and_decay(one: Callable[..., tuple[Tensor, ...]], w: Tensor, g: Tensor, zero: Tensor) -> Steps:
-    large, _, _ = one(zero, zero, 1, epsilon=0.5, weight_decay=0.0)
-    compare(
-        large,
-        w - 0.1 * g / (g.abs() + 0.5),
-        Mistake("epsilon-inside", w - 0.1 * g / (g**2 + 0.5).sqrt()),
-        Mistake("epsilon-before-correction", w - 0.1 * g / (g.abs() + 0.5 / 0.1**0.5)),
-        Mistake("no-epsilon", w - 0.1 * g.sign()),
-    )
+    m, v = 0.2 * g / (1 - 0.8**3), 0.1 * g**2 / (1 - 0.9**3)
+    compare(one(zero, zero, 3)[0], w - 0.1 * m / v.sqrt())
+    compare(one(zero, zero, 1, epsilon=0.5)[0], w - 0.1 * g / (g.abs() + 0.5))
     yield passed("epsilon-place")
-    decayed, m, v = one(zero, zero, 1, epsilon=0.0, weight_decay=0.5)
-    both = g + 0.5 * w
-    compare(m, 0.2 * g, Mistake("l2", 0.2 * both))
-    compare(v, 0.1 * g**2, Mistake("l2", 0.1 * both**2))
-    compare(
-        decayed,
-        w - 0.1 * 0.5 * w - 0.1 * g.sign(),
-        Mistake("no-decay", w - 0.1 * g.sign()),
-        Mistake("decay-without-rate", w - 0.5 * w - 0.1 * g.sign()),
-        Mistake("decay-after", (w - 0.1 * g.sign()) * 0.95),
-        Mistake("decay-adds", w + 0.1 * 0.5 * w - 0.1 * g.sign()),
-    )
+    decayed, m, v = one(zero, zero, 1, weight_decay=0.5)
+    compare(m, 0.2 * g)
+    compare(v, 0.1 * g**2)
+    compare(decayed, w - 0.1 * 0.5 * w - 0.1 * g.sign())
     yield passed("decoupled-decay")
+    yield from _several_steps(function)
 
 
 def _several_steps(function: Callable[..., Any]) -> Steps:
@@ -417,8 +270,7 @@ def _several_steps(function: Callable[..., Any]) -> Steps:
     for t in range(1, 6):
         theirs.grad = hidden(4, 3, seed=10 + t)
         optimizer.step()
-        given = (w.clone(), theirs.grad.clone(), m.clone(), v.clone())
-        w, m, v = require_tensors(result_of(partial(function, lr=0.02), *given, t), 3)
+        w, m, v = require_tensors(result_of(partial(function, lr=0.02), w, theirs.grad, m, v, t), 3)
         compare(w, theirs.detach())
     yield passed("equals-adamw")
 
@@ -430,7 +282,7 @@ def muon(code: Code) -> Steps:
     """Newton–Schulz iterations: the values, the singular values, and the cost for a tall matrix."""
     function = code.function("orthogonalise")
     matrix = hidden(6, 10, scale=0.1)  # small enough that the iteration does not diverge without the division
-    compare(function(matrix.clone()), _orthogonalised(matrix), *_wrong_iterations(matrix), tolerance=1e-3)
+    compare(result_of(function, matrix), _orthogonalised(matrix), tolerance=1e-3)
     yield passed("newton-schulz")
     tall = hidden(128, 4, seed=1)
     counter = FlopCounterMode(display=False)
@@ -458,35 +310,9 @@ def muon(code: Code) -> Steps:
 _A, _B, _C = 3.4445, -4.7750, 2.0315  # https://kellerjordan.github.io/posts/muon/
 
 
-def _orthogonalised(matrix: Tensor, iterations: int = 5, norm: Tensor | float | None = None) -> Tensor:
-    x = matrix / (matrix.norm() + 1e-7 if norm is None else norm)
-    for _ in range(iterations):
+def _orthogonalised(matrix: Tensor) -> Tensor:
+    x = matrix / (matrix.norm() + 1e-7)
+    for _ in range(5):
         gram = x @ x.T
         x = _A * x + (_B * gram + _C * gram @ gram) @ x
     return x
-
-
-def _largest(matrix: Tensor) -> Tensor:
-    return torch.linalg.matrix_norm(matrix, 2)
-
-
-def _wrong_iterations(matrix: Tensor) -> Iterator[Mistake]:
-    yield Mistake("not-normalised", _orthogonalised(matrix, norm=1.0))
-    for norm in (matrix.abs().max(), matrix.norm(dim=1, keepdim=True), _largest(matrix)):
-        yield Mistake("other-norm", _orthogonalised(matrix, norm=norm))
-    yield Mistake("one-iteration", _orthogonalised(matrix, 1))
-    x = matrix / matrix.norm()
-    for _ in range(5):
-        gram = x @ x.T
-        x = _A * x + (_B * gram + _C * gram**2) @ x
-    yield Mistake("square-of-entries", x)
-    x = matrix / matrix.norm()
-    gram = x @ x.T
-    for _ in range(5):
-        x = _A * x + (_B * gram + _C * gram @ gram) @ x
-    yield Mistake("gram-only-once", x)
-    x = matrix / matrix.norm()
-    for _ in range(5):
-        x = _A * x + _B * x**3 + _C * x**5
-    yield Mistake("powers-of-entries", x)
-    yield Mistake("no-iteration", lambda result: _close(result, matrix / matrix.norm()))
