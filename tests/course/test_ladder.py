@@ -194,7 +194,7 @@ def test_events_come_in_order(climbed: tuple[Path, list[LadderEvent]]) -> None:
     last = events[-1]
     assert isinstance(last, LadderFinished)
     assert (last.reason, last.out) == ("done", out)
-    assert [path.name for path in last.outputs] == ["ladder.json", "ladder.md", "ladder.png", "report.html"]
+    assert [path.name for path in last.outputs] == ["ladder.json", "ladder.md", "ladder.png"]
     assert all(path.is_file() for path in last.outputs)
     steps = [event.step for event in only(events, Step)]
     assert steps == [1, 2, 3, 4] * 16
@@ -540,45 +540,40 @@ def test_the_table(climbed: tuple[Path, list[LadderEvent]], language: Language) 
 
 
 @languages
-def test_the_page_needs_nothing_but_a_browser(climbed: tuple[Path, list[LadderEvent]], language: Language) -> None:
-    """No address but those of its own pictures: no script, no font, no style from elsewhere."""
-    html = report.page(LadderRecord.read(climbed[0]), language)
-    assert f'<html lang="{language}">' in html
-    addresses = re.findall(r"""(?:src|srcset|href|url|@import)\s*[=(]\s*["']?([^"')\s>]{0,30})""", html)
-    assert len(addresses) == 4
-    assert all(address.startswith("data:image/png;base64,") for address in addresses)
-    assert "<script" not in html
-    without_pictures = re.sub(r"data:image/png;base64,[\w+/=]+", "", html)
-    assert not re.search(r"https?:|//", without_pictures)
-    for rung in RUNGS:
-        assert f'<section id="{rung.slug}">' in html
-        assert rung.adds.said(language) in html or "'" in rung.adds.said(language)
-    assert "jumok learn ladder tales.txt --steps-per-rung 4" in html
-    assert "prefers-color-scheme: dark" in html
+def test_the_report_tells_each_rung(climbed: tuple[Path, list[LadderEvent]], language: Language) -> None:
+    record = LadderRecord.read(climbed[0])
+    text = report.report(record, language)
+    assert (climbed[0] / "ladder.md").read_text(encoding="utf-8") == report.report(record, "en")
+    assert "](ladder.png)" in text
+    assert report.markdown_table(record, language) in text
+    for number, rung in enumerate(RUNGS, 1):
+        figure = record.results[number - 1].nats_per_char
+        assert f"\n### {number} {rung.title.said(language)}: {figure:.3f}\n\n{rung.adds.said(language)}\n" in text
+        assert verdict(record, rung, language) in text
+    assert "jumok learn ladder tales.txt --steps-per-rung 4" in text
 
 
-def test_what_comes_from_a_text_is_escaped() -> None:
-    """A file's name and a sample could hold HTML, and a sample control characters."""
+def test_what_comes_from_a_text_is_no_markup() -> None:
+    """A file's name and a sample could hold HTML, Markdown and control characters."""
     evil = '<img src=x onerror="alert(1)">'
     record = made_up()
-    first = dataclasses.replace(record.results[0], after=f"{evil}\x1b[2J\u2028끝")
+    first = dataclasses.replace(record.results[0], after=f"{evil}\n\n# 제목\x1b[2J\u2028끝")
     record = dataclasses.replace(
         record, results=(first, *record.results[1:]), asked=(evil,),
         text=TextFacts(sources=(evil,), sha256="0" * 64, chars=1000),
     )  # fmt: skip
-    html = report.page(record, "en")
-    assert evil not in html
-    assert html.count("&lt;img src=x onerror=&quot;alert(1)&quot;&gt;") >= 4
-    assert "\x1b" not in html
-    assert "\ufffd[2J\ufffd끝" in html
+    lines = report.report(record, "en").split("\n")
+    assert [line for line in lines if evil in line] == [f"    {evil}"], "in the code block of the sample alone"
+    assert '# The ladder: \\<img src=x onerror="alert(1)"\\>' in lines
+    assert "    # 제목\ufffd[2J\ufffd끝" in lines
 
 
 def test_a_ladder_that_is_not_finished_says_so() -> None:
     record = dataclasses.replace(made_up(), results=made_up().results[:3])
-    html = report.page(record, "en")
-    assert "Rungs still to come: 13." in html
-    assert "jumok generate OUT/03-one-head 그날" in html
-    assert "Rungs still to come" not in report.page(made_up(), "en")
+    text = report.report(record, "en")
+    assert "Rungs still to come: 13." in text
+    assert text.endswith("    jumok generate OUT/03-one-head 그날\n")
+    assert "Rungs still to come" not in report.report(made_up(), "en")
 
 
 # --- the picture ---
@@ -590,15 +585,12 @@ def curves(count: int) -> dict[str, tuple[list[float], list[float]]]:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("drawn")
-@pytest.mark.parametrize("narrow", [False, True])
-@pytest.mark.parametrize("dark", [False, True])
-def test_a_picture_for_each_window(narrow: bool, dark: bool, tmp_path: Path) -> None:
+def test_the_picture_is_small(tmp_path: Path) -> None:
     path = tmp_path / "ladder.png"
-    draw_ladder(curves(16), path, x_label="초", y_label="손실", floor=("바닥", 3.0), narrow=narrow, dark=dark)
+    draw_ladder(curves(16), path, x_label="초", y_label="손실", floor=("바닥", 3.0))
     content = path.read_bytes()
     assert content.startswith(b"\x89PNG")
-    width, height = int.from_bytes(content[16:20]), int.from_bytes(content[20:24])
-    assert (width < height) is narrow
+    assert int.from_bytes(content[16:20]) > int.from_bytes(content[20:24])
     assert len(content) < 200_000
 
 
@@ -645,14 +637,14 @@ def test_the_command(ladder: Jumok) -> None:
     assert "\x1b" not in end.out + end.err
     assert end.err.count(" parameters\n") == 16
     assert "50% · step 1" in end.err
-    assert "runs/ladder/report.html" in end.err
+    assert "runs/ladder/ladder.md" in end.err
     again = ladder("tales.txt", "--steps-per-rung", 2, "--lang", "ko", "--json", "--quiet")
     assert (again.code, again.err) == (0, "")
     summary = json.loads(again.out)
     assert [each["slug"] for each in summary["rungs"]] == SLUGS
     assert summary["reason"] == "done"
-    assert [Path(path).name for path in summary["files"]] == ["ladder.json", "ladder.md", "ladder.png", "report.html"]
-    assert Path("runs/ladder/report.html").read_text(encoding="utf-8").startswith('<!DOCTYPE html>\n<html lang="ko">')
+    assert [Path(path).name for path in summary["files"]] == ["ladder.json", "ladder.md", "ladder.png"]
+    assert Path("runs/ladder/ladder.md").read_text(encoding="utf-8").startswith("# 사다리: tales.txt")
     assert [path.name for path in Path("runs").iterdir()] == ["ladder"]
 
 
@@ -675,7 +667,7 @@ def test_a_signal_saves_and_names_the_command_that_continues(
     assert (end.code, end.out) == (130, "")
     command = end.err.splitlines()[-1].strip()
     assert command == "jumok learn ladder tales.txt --out 'my ladder' --lang en --steps-per-rung 2 --seed 3"
-    assert Path("my ladder/report.html").is_file()
+    assert Path("my ladder/ladder.md").is_file()
     end = ladder(*shlex.split(command)[3:])
     assert end.code == 0
     assert "1/16 bigram: finished before" in end.err

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,15 +15,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
-@dataclass(frozen=True)
-class _Theme:
-    ink: str
-    paper: str
-    grid: str
-
-
-_LIGHT = _Theme(ink=INK, paper="#ffffff", grid="#d8d8d8")
-_DARK = _Theme(ink="#e6e6e6", paper="#16181d", grid="#3a3d45")
+GRID = "#d8d8d8"
+POINTS = 10.0  # of the letters
 
 
 def draw_ladder(
@@ -34,8 +26,6 @@ def draw_ladder(
     x_label: str,
     y_label: str,
     floor: tuple[str, float] | None = None,
-    narrow: bool = False,
-    dark: bool = False,
 ) -> None:
     """Draw curves, each with its name at its end and with a colour, a marker and dashes of its own.
 
@@ -43,45 +33,40 @@ def draw_ladder(
         curves: {label: (xs, ys)}, the first one first; points that are not finite are left out, and curves of no other.
         path: where the PNG goes.
         x_label, y_label: what is measured, with its unit. floor: a name, and a line that no curve gets below.
-        narrow: upright, for a telephone. dark: for a dark page.
     """
     from matplotlib.ticker import EngFormatter, MaxNLocator  # slow to import
 
-    theme = _DARK if dark else _LIGHT
-    size, dpi, points = ((4.2, 6.2), 190, 8.6) if narrow else ((9.6, 5.8), 92, 10.0)
     points_of = {name: _finite(xs, ys) for name, (xs, ys) in curves.items()}
     drawn = {name: found for name, found in points_of.items() if found}
-    with canvas(path, *size, dpi=dpi) as figure:
-        figure.set_facecolor(theme.paper)
+    with canvas(path, 9.6, 5.8, dpi=92) as figure:
         axes = figure.add_subplot()
         for number, found in enumerate(drawn.values()):
-            look = line_look(number, theme.ink)
-            axes.plot(*zip(*found, strict=True), markersize=points / 2.2, linewidth=1.7, **look)
+            look = line_look(number, INK)
+            axes.plot(*zip(*found, strict=True), markersize=POINTS / 2.2, linewidth=1.7, **look)
         if floor is not None:
-            axes.axhline(floor[1], color=theme.ink, linestyle=(0, (4, 3)), linewidth=1.1)
+            axes.axhline(floor[1], color=INK, linestyle=(0, (4, 3)), linewidth=1.1)
             axes.annotate(
                 floor[0], (0, floor[1]), (3, 3), xycoords=("axes fraction", "data"), textcoords="offset points",
-                color=theme.ink, fontsize=points - 1,
+                color=INK, fontsize=POINTS - 1,
             )  # fmt: skip
         axes.set_ylim(*_range_of_interest([[y for _, y in found] for found in drawn.values()], floor))
         axes.set_xlim(left=0)
-        axes.set_xlabel(x_label, color=theme.ink, fontsize=points)
-        axes.set_ylabel(y_label, color=theme.ink, fontsize=points)
-        axes.xaxis.set_major_locator(MaxNLocator(4 if narrow else 8))
+        axes.set_xlabel(x_label, color=INK, fontsize=POINTS)
+        axes.set_ylabel(y_label, color=INK, fontsize=POINTS)
+        axes.xaxis.set_major_locator(MaxNLocator(8))
         thousands = EngFormatter()  # 500 k
         axes.xaxis.set_major_formatter(lambda x, _: thousands(x) if x >= 1000 else f"{x:g}")
-        _quiet(axes, theme, points)
-        _name_ends(axes, list(drawn), theme, points)
+        _quiet(axes)
+        _name_ends(axes, list(drawn))
 
 
-def _quiet(axes: Axes, theme: _Theme, points: float) -> None:
+def _quiet(axes: Axes) -> None:
     """Frame the axes in a way that leaves the stage to the curves."""
-    axes.set_facecolor(theme.paper)
-    axes.tick_params(colors=theme.ink, labelsize=points - 1, length=0)
-    axes.grid(color=theme.grid, linewidth=0.7)
+    axes.tick_params(colors=INK, labelsize=POINTS - 1, length=0)
+    axes.grid(color=GRID, linewidth=0.7)
     axes.set_axisbelow(True)
     axes.spines[["top", "right"]].set_visible(False)
-    axes.spines[["left", "bottom"]].set_color(theme.grid)
+    axes.spines[["left", "bottom"]].set_color(GRID)
 
 
 def _finite(xs: Sequence[float], ys: Sequence[float]) -> list[tuple[float, float]]:
@@ -99,7 +84,7 @@ def _range_of_interest(curves: Sequence[Sequence[float]], floor: tuple[str, floa
     return low - pad, high + pad
 
 
-def _name_ends(axes: Axes, names: Sequence[str], theme: _Theme, points: float) -> None:
+def _name_ends(axes: Axes, names: Sequence[str]) -> None:
     """Write names with their markers beside the ends of the curves, moved apart where they would overlap."""
     low, high = axes.get_ylim()
     right = axes.get_xlim()[1]
@@ -109,7 +94,7 @@ def _name_ends(axes: Axes, names: Sequence[str], theme: _Theme, points: float) -
         x, y = (float(np.asarray(values)[-1]) for values in line.get_data())
         ends.append(((min(max(y, low), high) - low) / (high - low), x / right, name, line))
     ends.sort(key=lambda end: end[:3])
-    places = _apart([end[0] for end in ends], gap=1.45 * points / height)
+    places = _apart([end[0] for end in ends], gap=1.45 * POINTS / height)
     for (y, x, name, line), place in zip(ends, places, strict=True):
         axes.plot(
             [x, 1.06], [y, place], transform=axes.transAxes, clip_on=False, linewidth=0.8, markevery=[1],
@@ -117,8 +102,8 @@ def _name_ends(axes: Axes, names: Sequence[str], theme: _Theme, points: float) -
             markersize=line.get_markersize(),
         )  # fmt: skip
         axes.annotate(
-            name, (1.06, place), (0.8 * points, 0), xycoords="axes fraction", textcoords="offset points",
-            color=theme.ink, fontsize=points, va="center", annotation_clip=False,
+            name, (1.06, place), (0.8 * POINTS, 0), xycoords="axes fraction", textcoords="offset points",
+            color=INK, fontsize=POINTS, va="center", annotation_clip=False,
         )  # fmt: skip
 
 

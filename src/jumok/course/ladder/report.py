@@ -1,15 +1,11 @@
-"""The outputs of a ladder: a table in Markdown, a picture, and a self-contained HTML page."""
+"""The outputs of a ladder: a report in Markdown, and its picture."""
 
 from __future__ import annotations
 
-import base64
 import math
 import re
 import tempfile
-from html import escape
-from importlib import resources
 from pathlib import Path
-from string import Template
 
 from jumok.course.ladder.picture import draw_ladder
 from jumok.course.ladder.results import LadderRecord, RungResult, write_output
@@ -18,21 +14,20 @@ from jumok.course.ladder.verdicts import verdict
 from jumok.course.words import Language, read_toml
 from jumok.messages import shell
 
-TABLE, PICTURE, PAGE = "ladder.md", "ladder.png", "report.html"
+REPORT, PICTURE = "ladder.md", "ladder.png"
 MINUS = "−"
 IN_MINUTES = 180.0  # seconds; if a rung takes longer, the picture uses minutes
 
 
 def write(record: LadderRecord, out: Path, language: Language) -> list[Path]:
-    """Write table, picture and page of the finished rungs, at least one, into `out`; returns their paths.
+    """Write report and picture of the finished rungs, at least one, into `out`; returns their paths.
 
     Raises:
         RunError: a file cannot be written.
     """
-    write_output(out / TABLE, markdown_table(record, language))
+    write_output(out / REPORT, report(record, language))
     write_output(out / PICTURE, _picture(record, language))
-    write_output(out / PAGE, page(record, language))
-    return [out / name for name in (TABLE, PICTURE, PAGE)]
+    return [out / REPORT, out / PICTURE]
 
 
 # --- the table --------------------------------------------------------------------------------------------------------
@@ -92,7 +87,7 @@ def printable(text: str) -> str:
 # --- the picture ------------------------------------------------------------------------------------------------------
 
 
-def _picture(record: LadderRecord, language: Language, *, narrow: bool = False, dark: bool = False) -> bytes:
+def _picture(record: LadderRecord, language: Language) -> bytes:
     """The curves of the finished rungs as a PNG, over seconds or minutes if the budget is a time, else over tokens."""
     by_time = record.config.minutes_per_rung is not None
     longest = max((point.seconds for result in record.results for point in result.curve), default=0.0)
@@ -114,35 +109,46 @@ def _picture(record: LadderRecord, language: Language, *, narrow: bool = False, 
             x_label=say(unit if by_time else "tokens", language),
             y_label=say("loss", language),
             floor=floor,
-            narrow=narrow,
-            dark=dark,
         )
         return path.read_bytes()
 
 
-# --- the page ---------------------------------------------------------------------------------------------------------
+# --- the report -------------------------------------------------------------------------------------------------------
 
 
-def page(record: LadderRecord, language: Language) -> str:
-    """Return the report as HTML without external resources."""
-    template = resources.files("jumok.course.ladder").joinpath("report.html").read_text(encoding="utf-8")
-    title = _escaped("title", language, text=record.text.name)
-    return Template(template).substitute(
-        language=language,
-        title=title,
-        lead=_escaped("lead", language, count=len(RUNGS)),
-        notes="\n".join(f"<p>{note}</p>" for note in _notes(record, language)),
-        facts="\n".join(f"<dt>{name}</dt><dd>{value}</dd>" for name, value in _facts(record, language)),
-        curves_heading=_escaped("curves", language),
-        picture=_picture_element(record, language),
-        curves_note=_escaped("curves_are", language),
-        table_heading=_escaped("table", language),
-        table=_html_table(record, language),
-        rungs_heading=_escaped("rungs", language),
-        rungs="\n".join(_rung_section(record, number, language) for number in range(1, len(RUNGS) + 1)),
-        footer=_escaped("write", language),
-        write=escape(_generate(record)),
-    )
+def report(record: LadderRecord, language: Language) -> str:
+    """Return the report in Markdown. The picture stands beside it."""
+
+    def heading(key: str) -> str:
+        return f"## {say(key, language)}"
+
+    names = "; ".join(f"{row[0]} {row[2]}" for row in table(record, language)[1])
+    parts = [
+        f"# {say('title', language, text=plain(record.text.name))}",
+        say("lead", language, count=len(RUNGS)),
+        "\n".join(f"- {name}: {value}" for name, value in _facts(record, language)),
+        *_notes(record, language),
+        heading("curves"),
+        f"![{names}]({PICTURE})",
+        say("curves_are", language),
+        heading("table"),
+        markdown_table(record, language).rstrip(),
+        heading("rungs"),
+        *(part for number in range(1, len(RUNGS) + 1) for part in _rung_section(record, number, language)),
+        say("write", language),
+        indented(_generate(record)),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def plain(text: str) -> str:
+    """Return a text from outside without what Markdown or HTML would make of it."""
+    return re.sub(r"([\\`*_\[\]<>&#|!])", r"\\\1", printable(text).replace("\n", " "))
+
+
+def indented(text: str) -> str:
+    """Return a text from outside as a code block, in which nothing is markup."""
+    return "\n".join(f"    {line}" for line in printable(text).split("\n"))
 
 
 def _generate(record: LadderRecord) -> str:
@@ -153,29 +159,24 @@ def _generate(record: LadderRecord) -> str:
     return shell("jumok", "generate", f"OUT/{len(record.results):02d}-{last.slug}", *prompt)
 
 
-def _escaped(key: str, language: Language, **values: object) -> str:
-    """Return a text, escaped for HTML."""
-    return escape(say(key, language, **values))
-
-
 def _notes(record: LadderRecord, language: Language) -> list[str]:
     top = record.results[-1].nats_per_char
-    notes = [_escaped("reading", language, top=top, choices=math.exp(min(top, 20.0)))]
+    notes = [say("reading", language, top=top, choices=math.exp(min(top, 20.0)))]
     if record.floor is not None:
-        notes.append(_escaped("floor_is", language, floor=record.floor))
+        notes.append(say("floor_is", language, floor=record.floor))
     if not record.finished:
-        notes.append(_escaped("unfinished", language, left=len(RUNGS) - len(record.results)))
+        notes.append(say("unfinished", language, left=len(RUNGS) - len(record.results)))
     return notes
 
 
 def _facts(record: LadderRecord, language: Language) -> list[tuple[str, str]]:
     config = record.config
     budget = (
-        _escaped("minutes_each", language, minutes=config.minutes_per_rung)
+        say("minutes_each", language, minutes=config.minutes_per_rung)
         if config.minutes_per_rung is not None
-        else _escaped("steps_each", language, steps=config.steps_per_rung)
+        else say("steps_each", language, steps=config.steps_per_rung)
     )
-    same = _escaped(
+    same = say(
         "same_are",
         language,
         vocab=record.vocab_size,
@@ -186,62 +187,20 @@ def _facts(record: LadderRecord, language: Language) -> list[tuple[str, str]]:
         seed=config.seed,
         rate=config.learning_rate,
     )
-    facts = [
-        (_escaped("text", language), _escaped("text_is", language, text=record.text.name, chars=record.text.chars)),
-        (_escaped("budget", language), budget),
-        (_escaped("same", language), same),
-    ]
+    text = say("text_is", language, text=plain(record.text.name), chars=record.text.chars)
+    facts = [(say("text", language), text), (say("budget", language), budget), (say("same", language), same)]
     if record.command is not None:
-        facts.append((_escaped("command", language), f"<code>{escape(record.command)}</code>"))
+        facts.append((say("command", language), plain(record.command)))
     return facts
 
 
-def _picture_element(record: LadderRecord, language: Language) -> str:
-    """Return the picture for wide and narrow windows, in light and dark mode."""
-    sources = [
-        ("(max-width: 640px) and (prefers-color-scheme: dark)", True, True),
-        ("(max-width: 640px)", True, False),
-        ("(prefers-color-scheme: dark)", False, True),
-    ]
-    lines = [
-        f'<source media="{media}" srcset="{_data_url(_picture(record, language, narrow=narrow, dark=dark))}">'
-        for media, narrow, dark in sources
-    ]
-    alt = "; ".join(f"{row[0]} {row[2]}" for row in table(record, language)[1])
-    lines.append(f'<img src="{_data_url(_picture(record, language))}" alt="{escape(alt)}">')
-    return "<picture>\n" + "\n".join(lines) + "\n</picture>"
-
-
-def _data_url(png: bytes) -> str:
-    return "data:image/png;base64," + base64.b64encode(png).decode("ascii")
-
-
-def _html_table(record: LadderRecord, language: Language) -> str:
-    headings, rows = table(record, language)
-    head = "".join(f'<th scope="col">{escape(heading)}</th>' for heading in headings)
-    body = "\n".join(
-        f'<tr><th scope="row">{escape(row[0])}</th>{"".join(f"<td>{escape(cell)}</td>" for cell in row[1:])}</tr>'
-        for row in rows
-    )
-    return f"<table>\n<thead><tr>{head}</tr></thead>\n<tbody>\n{body}\n</tbody>\n</table>"
-
-
-def _rung_section(record: LadderRecord, number: int, language: Language) -> str:
+def _rung_section(record: LadderRecord, number: int, language: Language) -> list[str]:
     rung = RUNGS[number - 1]
     result = record.result(rung)
-    figure = "" if result is None else f" <b>{result.nats_per_char:.3f}</b>"
-    parts = [
-        f"<h3>{number} {escape(rung.title.said(language))}{figure}</h3>",
-        f"<p>{escape(rung.adds.said(language))}</p>",
-    ]
+    figure = "" if result is None else f": {result.nats_per_char:.3f}"
+    parts = [f"### {number} {rung.title.said(language)}{figure}", rung.adds.said(language)]
     if result is not None:
-        parts += [f"<p>{escape(verdict(record, rung, language))}</p>", _samples(result, language)]
-    return f'<section id="{rung.slug}">\n' + "\n".join(parts) + "\n</section>"
-
-
-def _samples(result: RungResult, language: Language) -> str:
-    pairs = [("before", result.before), ("after", result.after)]
-    rows = "".join(
-        f"<dt>{_escaped(key, language)}</dt><dd>{escape(printable(text))}</dd>" for key, text in pairs if text
-    )
-    return f'<dl class="samples">{rows}</dl>'
+        parts.append(verdict(record, rung, language))
+        for key, text in (("before", result.before), ("after", result.after)):
+            parts += [f"{say(key, language)}:", indented(text)] if text else []
+    return parts

@@ -5,9 +5,8 @@ other run folder. Nothing is printed here; progress is yielded as events. A ladd
 continues where it stopped: finished rungs are kept, and the unfinished rung continues from its last saved state.
 
     OUT/ladder.json     the record: settings, text, and the result of each rung
-    OUT/ladder.md       the table
+    OUT/ladder.md       the report: table, curves and explanations
     OUT/ladder.png      the curves
-    OUT/report.html     table, curves and explanations in one file for any browser
 """
 
 from __future__ import annotations
