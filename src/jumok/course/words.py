@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from dataclasses import dataclass
 from functools import cache
@@ -28,6 +29,11 @@ class Words:
     def filled(self, **values: object) -> Words:
         """Return the text in both languages with its fields filled in."""
         return Words(self.said("ko", **values), self.said("en", **values))
+
+
+def plain(text: str) -> str:
+    """Return text from outside with the signs of Markdown and HTML escaped, so that it is shown as it is."""
+    return re.sub(r"([\\`*_\[\]<>#|~&!])", r"\\\1", text)
 
 
 @cache

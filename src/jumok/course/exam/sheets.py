@@ -6,7 +6,6 @@ their own. The seed decides everything. It stands in the key only: with the seed
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
@@ -18,7 +17,7 @@ from string import Template
 from jumok.config import require_range
 from jumok.course.exam.questions import KINDS, Drawn
 from jumok.course.pages.html import html_of
-from jumok.course.words import Language, words_in
+from jumok.course.words import Language, plain, words_in
 from jumok.errors import ConfigError, LessonError
 from jumok.files import atomic_folder
 from jumok.text import read, with_signs
@@ -130,13 +129,13 @@ def exam_markdown(exam: Exam, language: Language, title: str) -> list[str]:
 def key_markdown(exam: Exam, language: Language, title: str) -> str:
     """Return the answers of all students, in a table for each."""
     words = {key: text.said(language) for key, text in WORDS.items()}
-    parts = [f"# {_plain(title)}: {words['key']}", WORDS["key_lead"].said(language, seed=exam.seed)]
+    parts = [f"# {plain(title)}: {words['key']}", WORDS["key_lead"].said(language, seed=exam.seed)]
     for sheet in exam.sheets:
         lines = [f"| | {words['kind']} | {words['chapter']} | {words['answer']} |", "|---|---|---|---|"]
         for number, (kind, drawn) in enumerate(sheet.questions, 1):
             about, answer = KINDS[kind], drawn.answer.said(language).replace("|", "\\|")
             lines.append(f"| {number} | {about.title.said(language)} | {about.chapter} | {answer} |")
-        parts += [f"## {sheet.number}{f'. {_plain(sheet.name)}' if sheet.name else ''}", "\n".join(lines)]
+        parts += [f"## {sheet.number}{f'. {plain(sheet.name)}' if sheet.name else ''}", "\n".join(lines)]
     return "\n\n".join(parts) + "\n"
 
 
@@ -149,9 +148,9 @@ def page(sections: Sequence[str], language: Language, title: str) -> str:
 
 def _sheet(sheet: Sheet, language: Language, title: str) -> str:
     words: Mapping[str, str] = {key: text.said(language) for key, text in WORDS.items()}
-    name = _plain(sheet.name) if sheet.name else "＿" * 8
+    name = plain(sheet.name) if sheet.name else "＿" * 8
     parts = [
-        f"# {_plain(title)}",
+        f"# {plain(title)}",
         f"{words['number']}: **{sheet.number}** · {words['name']}: **{name}** · {words['points']}: ＿＿＿ / "
         f"{QUESTIONS}",
         words["lead"],
@@ -177,8 +176,3 @@ def _require_free(folder: Path) -> None:
         return
     if not folder.is_dir() or any(folder.iterdir()):
         raise LessonError("{path} exists and is not empty; name another folder with {--out}.", path=folder)
-
-
-def _plain(text: str) -> str:
-    """Text with the signs of Markdown escaped, so that a name is printed as it is."""
-    return re.sub(r"([\\`*_\[\]<>#|~&!])", r"\\\1", text)

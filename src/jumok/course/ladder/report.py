@@ -11,7 +11,7 @@ from jumok.course.ladder.picture import draw_ladder
 from jumok.course.ladder.results import LadderRecord, RungResult, write_output
 from jumok.course.ladder.rungs import RUNGS, TEXTS, LadderRung, say
 from jumok.course.ladder.verdicts import verdict
-from jumok.course.words import Language, read_toml
+from jumok.course.words import Language, plain, read_toml
 from jumok.messages import shell
 
 REPORT, PICTURE = "ladder.md", "ladder.png"
@@ -124,7 +124,7 @@ def report(record: LadderRecord, language: Language) -> str:
 
     names = "; ".join(f"{row[0]} {row[2]}" for row in table(record, language)[1])
     parts = [
-        f"# {say('title', language, text=plain(record.text.name))}",
+        f"# {say('title', language, text=plain(printable(record.text.name)))}",
         say("lead", language, count=len(RUNGS)),
         "\n".join(f"- {name}: {value}" for name, value in _facts(record, language)),
         *_notes(record, language),
@@ -139,11 +139,6 @@ def report(record: LadderRecord, language: Language) -> str:
         indented(_generate(record)),
     ]
     return "\n\n".join(parts) + "\n"
-
-
-def plain(text: str) -> str:
-    """Return a text from outside without what Markdown or HTML would make of it."""
-    return re.sub(r"([\\`*_\[\]<>&#|!])", r"\\\1", printable(text).replace("\n", " "))
 
 
 def indented(text: str) -> str:
@@ -187,10 +182,10 @@ def _facts(record: LadderRecord, language: Language) -> list[tuple[str, str]]:
         seed=config.seed,
         rate=config.learning_rate,
     )
-    text = say("text_is", language, text=plain(record.text.name), chars=record.text.chars)
+    text = say("text_is", language, text=plain(printable(record.text.name)), chars=record.text.chars)
     facts = [(say("text", language), text), (say("budget", language), budget), (say("same", language), same)]
     if record.command is not None:
-        facts.append((say("command", language), plain(record.command)))
+        facts.append((say("command", language), plain(printable(record.command))))
     return facts
 
 
