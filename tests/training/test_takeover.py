@@ -19,6 +19,7 @@ from jumok.runs.events import Event, Notice, Step
 from jumok.training import clock as timing
 from jumok.training import takeover
 from jumok.training.compilation import failed
+from jumok.training.policy import least_memory
 from jumok.training.takeover import Compiler
 from jumok.training.tasks.language_modelling import LanguageModelling
 from jumok.training.trainer import Trainer
@@ -121,6 +122,17 @@ def test_a_run_by_steps_is_compiled_before_its_first(start: Start, compiled: lis
     """The step of the takeover would depend on the machine, and the last bits of the parameters on the step."""
     found, _ = compiled_after(start(compile="on"), compiled, 2)
     assert found == [1, 1]
+    assert Played.made == []
+
+
+def test_a_run_that_fits_once_is_compiled_before_its_first_step(
+    start: Start, compiled: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The system ended one of two processes, or both, that each held a whole pass."""
+    trainer = start(**BY_MINUTES)
+    least = int(sum(least_memory(trainer.model.config, trainer.config, trainer.task).values()))
+    monkeypatch.setattr(takeover, "free_memory", lambda _: 2 * least - 1)
+    assert compiled_after(trainer, compiled, 1)[0] == [1]
     assert Played.made == []
 
 

@@ -18,11 +18,13 @@ import torch
 from jumok.config import TrainConfig, to_dict
 from jumok.device import describe_machine, own_random
 from jumok.errors import JumokError
+from jumok.memory import free_memory
 from jumok.messages import tr, users_language
 from jumok.processors import processors
 from jumok.runs.events import Notice
 from jumok.training.clock import Clock
 from jumok.training.compilation import compile_training, failed, keep_code_private
+from jumok.training.policy import least_memory
 from jumok.training.run import TrainingRun
 
 LEFT = 30.0  # seconds that must be left of a run by minutes: code in the cache is taken over in two or three
@@ -34,7 +36,7 @@ class Takeover:
 
     A run by minutes whose code was not made on this machine before is compiled by another process, beside steps that
     count already. A run by steps waits: the step of the takeover would depend on the machine, and with it the last bits
-    of the parameters. So do runs in several processes and on a GPU.
+    of the parameters. So do runs in several processes, on a GPU, and where the memory does not hold both processes.
     """
 
     def __init__(self, run: TrainingRun, clock: Clock, one_pass: Callable[[], object]) -> None:
@@ -56,7 +58,8 @@ class Takeover:
             yield Notice(step=self._clock.step, text=tr("What is left of the run is too short to compile."))
             return
         try:
-            if config.minutes is not None and run.device.type == "cpu" and run.group.size == 1 and not self._is_made():
+            by_time = config.minutes is not None and run.device.type == "cpu" and run.group.size == 1
+            if by_time and not self._is_made() and self._fits_twice():
                 self._compiler = Compiler(run.folder.path, config)
                 return
         except (OSError, JumokError) as error:
@@ -100,6 +103,11 @@ class Takeover:
     def _is_made(self) -> bool:
         """Return whether such code was compiled on this machine before, so that it is in the cache of torch."""
         return self._mark.exists()
+
+    def _fits_twice(self) -> bool:
+        """Return False if the memory surely does not hold a step of the training and a pass of the compiler at once."""
+        run, free = self._run, free_memory(self._run.device)
+        return free is None or free >= 2 * sum(least_memory(run.model.config, run.config, run.task).values())
 
     @cached_property
     def _mark(self) -> Path:
