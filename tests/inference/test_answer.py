@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from transformers import AutoModelForSeq2SeqLM
 
-from jumok.config import EncoderDecoderConfig, GPTConfig
+from jumok.config import EncoderDecoderConfig, GenerationRules, GPTConfig
 from jumok.errors import ConfigError, JumokError, TextError, TokenizerError
 from jumok.inference.answer import answer, answer_ids, with_special_tokens
 from jumok.inference.answer_search import Answer, Search, SearchSettings
@@ -325,6 +325,15 @@ def test_a_model_without_a_pad_id_answers() -> None:
     for one in (without, model):
         one.output_bias.data[0] = -50.0  # padding is never generated; here the other model does not either
     assert ids(answer(without, SOURCES)) == ids(answer(model, SOURCES))
+
+
+@pytest.mark.parametrize("how", [{}, {"beam": 3}, {"temperature": 1.0, "seed": 1}])
+def test_an_answer_ends_where_no_token_may_come(how: dict[str, Any]) -> None:
+    """It had the first token of all, again and again; beam search said that the parameters were damaged."""
+    known = tiny().config.vocab_size
+    model = tiny(generation=GenerationRules(suppress_tokens=tuple(range(known))))
+    [[found]] = answer(model, ["나는"], **how)
+    assert (found.text, found.ids, found.finish) == ("", (), "stop")
 
 
 @pytest.mark.parametrize("beam", [1, 3])

@@ -25,9 +25,9 @@ class Answer:
         text: without special tokens.
         score: see the head of this module; 0 is the highest.
         ids: every id that was written, [EOS] included. tokens: their number.
-        finish: "stop" at [EOS], or "length" when the tokens were used up; a last character whose bytes are not
-            complete by then is left out of the text. "not finite" where the model's logits were not finite after these
-            ids, while other answers went on; the score is then -inf.
+        finish: "stop" at [EOS], or where the rules of the model allow no token; "length" when the tokens were used up;
+            a last character whose bytes are not complete by then is left out of the text. "not finite" where the
+            model's logits were not finite after these ids, while other answers went on; the score is then -inf.
     """
 
     text: str
@@ -101,7 +101,7 @@ class Search(Sampling):
 
     def score(self, total: float, tokens: int) -> float:
         """Return the score of an answer whose log-probabilities have the sum `total`."""
-        return float(total / tokens**self.length_penalty)
+        return float(total / max(1, tokens) ** self.length_penalty)
 
 
 class SearchSettings(SamplingSettings, total=False):

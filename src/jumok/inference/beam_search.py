@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -36,7 +37,7 @@ def beam_search(targets: Targets, search: Search) -> list[list[Answer]]:
         log_probabilities = targets.log_probabilities()  # (N*K, V)
         for row in targets.failed.nonzero()[:, 0].tolist():  # its beams are -inf from here on
             if not answers[sources[row // width]]:
-                answers[sources[row // width]].append(targets.broken(row))
+                answers[sources[row // width]].append(targets.so_far(row, -math.inf, "not finite"))
         vocab = log_probabilities.shape[1]
         candidates = (totals[:, :, None] + log_probabilities.unflatten(0, (-1, width))).flatten(1)  # (N, K*V)
         best, places = candidates.topk(min(2 * search.beam, candidates.shape[1]))  # (N, 2*beam) each
@@ -44,6 +45,10 @@ def beam_search(targets: Targets, search: Search) -> list[list[Answer]]:
         parents = parents + width * torch.arange(len(sources), device=targets.device)[:, None]  # as rows
         ended = targets.ends(tokens)  # (N, 2*beam)
         length = targets.ids.shape[1]
+        for place, leader in enumerate(best[:, 0].tolist()):
+            if leader == -math.inf and not answers[sources[place]]:  # no id may come next
+                score = search.score(float(totals[place, 0]), length - 1)
+                answers[sources[place]].append(targets.so_far(width * place, score, "stop"))
         for place, rank in (ended & best.isfinite())[:, : search.beam].nonzero().tolist():
             score = search.score(float(best[place, rank]), length)
             row, token = int(parents[place, rank]), int(tokens[place, rank])
@@ -144,7 +149,6 @@ class Targets:
         ids = (*self.ids[row, 1:].tolist(), last)
         return make_answer(self.tokenizer, self.config, ids, score, "stop" if last == self._end else "length")
 
-    def broken(self, row: int) -> Answer:
-        """Return the answer of row `row`, which failed."""
-        ids = tuple(self.ids[row, 1:].tolist())
-        return make_answer(self.tokenizer, self.config, ids, -math.inf, "not finite")
+    def so_far(self, row: int, score: float, finish: Literal["stop", "not finite"]) -> Answer:
+        """Return the answer of row `row`, which has no next token."""
+        return make_answer(self.tokenizer, self.config, self.ids[row, 1:].tolist(), score, finish)
