@@ -149,8 +149,9 @@ def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         patch.delenv("PYTHONDONTWRITEBYTECODE", raising=False)  # or each process compiles all modules again
         patch.setenv("JUMOK_CACHE", str(tmp_path_factory.mktemp("cache")))
         patch.setenv("JUMOK_NATIVE", "0")  # or each worker compiles the C++ step; see native_cache
-        # Or each worker compiles what others have compiled.
-        patch.setenv("TORCHINDUCTOR_CACHE_DIR", str(user_cache_path("jumok") / "tests" / "torchinductor"))
+        # Or each worker compiles what others have compiled, but not code for instructions that this run may not use.
+        compiled = user_cache_path("jumok") / "tests" / f"torchinductor-{torch.backends.cpu.get_cpu_capability()}"
+        patch.setenv("TORCHINDUCTOR_CACHE_DIR", str(compiled))
         yield
 
 
