@@ -151,6 +151,10 @@ WRONG_USE: list[tuple[list[str], str]] = [
     (["--resume"], "--resume needs --out RUN"),
     (["--task", "mlm", "--text", "document"], "--text applies to --task classify, but the task is mlm; leave it out."),
     (["--mask-rate", "0.2"], "--mask-rate applies to --task mlm, but the task is lm; leave it out."),
+    (["--n-decoder-layer", "2"], "n_decoder_layer applies to --task seq2seq, but the task is lm; leave it out."),
+    (["--task", "mlm", "--rope-theta", "9"], "rope_theta applies to --task lm and classify"),
+    (["--tokenizer", ""], "tokenizer='' is not known; choose from char, jamo, bpe."),
+    (["--init", ""], "Invalid value for '--init': it is empty; name a file or a folder"),
     (["--schedule", "invsqrt", "--warmup", "0"], "schedule='invsqrt' with warmup=0"),
     (["--config", "nowhere.toml"], "cannot read --config nowhere.toml: No such file or directory"),
 ]
@@ -164,6 +168,40 @@ def test_wrong_use_of_train(jumok: Jumok, text: Path, arguments: list[str], mess
     assert end.code == 2, end.err
     assert message in end.err.replace("\n", " ")
     assert [path.name for path in Path().iterdir()] == ["tales.txt"]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    ["train tales.txt --out", "train tales.txt --config", "generate", "evaluate", "predict", "view", "chat", "share",
+     "doctor", "serve", "serve --runs", "convert", "convert model"],
+)  # fmt: skip
+def test_an_empty_name_is_not_the_current_folder(jumok: Jumok, text: Path, arguments: str) -> None:
+    """`--out "$RUN"` with a variable that is not set wrote the run into the current folder."""
+    end = jumok(*arguments.split(), "")
+    assert end.code == 2
+    assert "it is empty; name a file or a folder" in end.err.replace("\n", " ")
+    assert [path.name for path in Path().iterdir()] == ["tales.txt"]
+
+
+@pytest.mark.parametrize("arguments", ["train TEXT", "train tales.txt --val TEXT", "evaluate MODEL TEXT"])
+def test_an_empty_name_of_a_text(jumok: Jumok, text: Path, model: Path, arguments: str) -> None:
+    """It was said that "." does not exist."""
+    words = ["" if word == "TEXT" else str(model) if word == "MODEL" else word for word in arguments.split()]
+    end = jumok(*words, *(["--out", "run"] if words[0] == "train" else []))
+    assert end.code == 1
+    assert "the name of a text is empty; name a file or a folder, or - for standard input" in end.err
+
+
+@pytest.mark.parametrize(
+    ("task", "options"), [("classify", "--text and --label"), ("seq2seq", "--source and --target")]
+)
+def test_a_missing_column_of_a_task_names_its_options(jumok: Jumok, task: str, options: str) -> None:
+    """The message listed the columns of the table, and not how to choose among them."""
+    Path("pairs.tsv").write_text("질문\t답\n가\t나\n", encoding="utf-8")
+    end = jumok("train", "pairs.tsv", "--task", task, "--out", "run")
+    assert end.code == 1
+    assert "the columns are '질문', '답'; the first line must name the columns" in end.err.replace("\n", " ")
+    assert f"; choose them with {options}" in end.err.replace("\n", " ")
 
 
 def test_a_tokenizer_that_is_not_there(jumok: Jumok, text: Path) -> None:

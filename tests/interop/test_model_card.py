@@ -71,6 +71,22 @@ def test_the_card_tells_what_the_run_knows_in_two_languages(tmp_path: Path) -> N
     assert not (tmp_path / "out" / "README.md").exists()
 
 
+def test_the_card_of_a_model_that_answers_shows_a_conversation(tmp_path: Path) -> None:
+    """Its example continued a text, which a model that has learned conversations does not do well."""
+    model = model_of("gpt")
+    model.tokenizer.read_chat_templates("{% for m in messages %}{{ m['content'] }}{% endfor %}")
+    to_hf(model, tmp_path / "out", card=Card(name="대화", run=RUN))
+    readme = (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
+    assert front_matter(readme)["pipeline_tag"] == "text-generation"
+    assert "이 모델은 대화에서 답합니다." in readme
+    assert "This model answers in a conversation." in readme
+    example = readme.split("```python\n")[1].split("```")[0].replace('"MODEL"', repr(str(tmp_path / "out")))
+    written: list[Any] = []
+    exec(example.replace("max_new_tokens=100", "max_new_tokens=2"), {"print": written.append})
+    messages = written[0][0]["generated_text"]
+    assert [message["role"] for message in messages] == ["user", "assistant"]
+
+
 def test_hostile_names_stay_text(tmp_path: Path) -> None:
     model = model_of("gpt", labels=("부정", HOSTILE))
     to_hf(model, tmp_path / "out", card=Card(name=HOSTILE, licence=HOSTILE, run={"data": {"sources": [HOSTILE]}}))

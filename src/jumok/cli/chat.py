@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from jumok.cli.commands import Verb, common, option
+from jumok.cli.commands import PATH, Verb, common, option
 from jumok.cli.console.output import print_json, say, write
 from jumok.cli.native_step import build_native_step
 from jumok.config import require_range
@@ -53,7 +53,7 @@ COMMANDS = {  # what follows the name, and what it does
     jumok chat runs/talk --json < questions.txt
     """,
 )
-@click.argument("run", type=click.Path(path_type=Path))
+@click.argument("run", type=PATH)
 @click.argument("question", required=False, metavar="[MESSAGE]")
 @option("--system", metavar="TEXT", help="instructions for the model, before the conversation")
 @option("--temperature", type=float, default=0.0, help="sampling temperature; 0: always the most probable token [0]")

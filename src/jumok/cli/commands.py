@@ -19,6 +19,18 @@ ALL = "jumok.help_all"  # key of a context whose help shows all options
 BRIEF_PARAGRAPHS, BRIEF_EXAMPLES = 2, 4  # of a command that has --help-all, in --help
 
 
+class _FilePath(click.Path):
+    """The name of a file or a folder. An empty one, as of an unset variable of a shell, would be the current folder."""
+
+    def convert(self, value: Any, parameter: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if value == "":
+            self.fail(tr("it is empty; name a file or a folder"), parameter, ctx)
+        return super().convert(value, parameter, ctx)
+
+
+PATH = _FilePath(path_type=Path)
+
+
 class _Context(click.Context):
     formatter_class = Help
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from jumok.cli.commands import Verb, common, option
+from jumok.cli.commands import PATH, Verb, common, option
 from jumok.cli.console.output import print_json, say
 from jumok.cli.replacing import refuse_to_replace
 from jumok.cli.share import write_page
@@ -33,8 +33,8 @@ OPTIONS = {"type": ("gguf",), "licence": ("hf", "gguf"), "force": ("gguf", "onnx
     jumok convert runs/novel novel.html --to page
     """,
 )
-@click.argument("source", type=click.Path(path_type=Path))
-@click.argument("target", type=click.Path(path_type=Path))
+@click.argument("source", type=PATH)
+@click.argument("target", type=PATH)
 @option("--to", "form", type=click.Choice(FORMS), required=True, help="format of TARGET")
 @option("--type", "kind", type=click.Choice(["f32", "f16", "q8_0"]), help="gguf: type of the matrices [f32]")
 @option("--licence", help="hf, gguf: licence of the text that the model was trained on")

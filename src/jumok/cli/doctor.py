@@ -16,7 +16,7 @@ from typing import Literal, NamedTuple
 
 import click
 
-from jumok.cli.commands import Verb, common
+from jumok.cli.commands import PATH, Verb, common
 from jumok.cli.console.output import print_json, say
 from jumok.errors import ConfigError
 from jumok.messages import message, tr
@@ -63,7 +63,7 @@ class Finding(NamedTuple):
     jumok doctor runs/novel --json
     """,
 )
-@click.argument("run", type=click.Path(path_type=Path), required=False)
+@click.argument("run", type=PATH, required=False)
 @common(device=False)
 def doctor(run: Path | None, as_json: bool, quiet: bool) -> None:
     """Examine a run folder, or without RUN this installation.

@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from jumok.cli.commands import Verb, common, option, reading, require_options
+from jumok.cli.commands import PATH, Verb, common, option, reading, require_options
 from jumok.cli.console.output import print_json, say
 from jumok.cli.material import COLUMN_NAMES, READING, TALK_TEST_ROWS, read_material, recorded_columns, talk_table
 from jumok.corpora.hub import is_name, name_of
@@ -59,7 +59,7 @@ ONLY_JSON = {
     jumok evaluate runs/char runs/bpe models/kogpt2 other.txt
     """,
 )
-@click.argument("run", type=click.Path(path_type=Path), metavar="RUN...")
+@click.argument("run", type=PATH, metavar="RUN...")
 @click.argument("texts", nargs=-1, required=True, metavar="TEXT...")
 @reading()
 @option("--text", help="column of the texts, for a classifier [as in training]")

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from jumok.cli.commands import Verb, common, option, require_options
+from jumok.cli.commands import PATH, Verb, common, option, require_options
 from jumok.cli.console.output import named, print_json, say, write
 from jumok.errors import ConfigError
 from jumok.messages import shell, tr
@@ -27,7 +27,7 @@ from jumok.processors import import_numpy
     jumok generate runs/chat "오늘 뭐 하지?" --beam 4
     """,
 )
-@click.argument("run", type=click.Path(path_type=Path))
+@click.argument("run", type=PATH)
 @click.argument("prompts", nargs=-1, metavar="[PROMPT]")
 @option("--prompt", help="the PROMPT, if it starts with a hyphen")
 @option("--tokens", type=int, help="maximum number of tokens [200; answers: up to their end]")

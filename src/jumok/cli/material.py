@@ -45,7 +45,10 @@ def read_material(
         return read_texts(texts, reading)
     usual = recorded if task in COLUMNS and len(recorded) == len(names) else names
     columns = [reading.get(name) or default for name, default in zip(names, usual, strict=True)]
-    table = reader.read_rows(texts, columns, encoding=reading.get("encoding"))
+    remedy = ""
+    if task in COLUMNS:
+        remedy = tr("; choose them with --{first} and --{second}", first=names[0], second=names[1])
+    table = reader.read_rows(texts, columns, encoding=reading.get("encoding"), remedy=remedy)
     return table.renamed(names) if task == "seq2seq" else table
 
 

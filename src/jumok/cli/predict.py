@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from jumok.cli.commands import Verb, common, option
+from jumok.cli.commands import PATH, Verb, common, option
 from jumok.cli.console.output import named, print_json, say, write
 from jumok.cli.material import recorded_columns
 from jumok.errors import ConfigError, TextError
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     jumok predict runs/reviews "그냥 그래요" --json
     """,
 )
-@click.argument("run", type=click.Path(path_type=Path))
+@click.argument("run", type=PATH)
 @click.argument("texts", nargs=-1, metavar="TEXT...")
 @option("--text", help="column of .csv, .tsv and .jsonl files [as in training]")
 @option("--encoding", help="encoding of the files [detected]")

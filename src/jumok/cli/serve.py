@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from jumok.cli.commands import Verb, common, option
+from jumok.cli.commands import PATH, Verb, common, option
 from jumok.cli.console.output import print_json, say, write
 from jumok.cli.interrupts import INTERRUPTED
 from jumok.cli.native_step import build_native_step
@@ -44,9 +44,9 @@ EXAMPLES: dict[str, tuple[str, dict[str, object]]] = {
     jumok serve runs/novel --share
     """,
 )
-@click.argument("runs", nargs=-1, type=click.Path(path_type=Path), metavar="[RUN]...")
+@click.argument("runs", nargs=-1, type=PATH, metavar="[RUN]...")
 @option(
-    "--runs", "folder", type=click.Path(path_type=Path), metavar="FOLDER",
+    "--runs", "folder", type=PATH, metavar="FOLDER",
     help="folder whose runs are models, too, and are followed [runs, if it exists or no RUN is given]",
 )  # fmt: skip
 @option(
@@ -56,7 +56,7 @@ EXAMPLES: dict[str, tuple[str, dict[str, object]]] = {
 )
 @option("--port", type=int, default=8000, help="port to listen on; 0: any free one [8000]")
 @option(
-    "--api-key-file", type=click.Path(path_type=Path), metavar="FILE",
+    "--api-key-file", type=PATH, metavar="FILE",
     help="file with API keys of clients, one in each line",
 )  # fmt: skip
 @option("--cors", multiple=True, metavar="ORIGIN", help="origin whose pages may use the server; can be repeated [none]")

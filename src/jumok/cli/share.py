@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from jumok.cli.commands import Verb, common, option
+from jumok.cli.commands import PATH, Verb, common, option
 from jumok.cli.console.output import print_json, say
 from jumok.cli.replacing import refuse_to_replace
 from jumok.corpora.hub import name_of
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     jumok share runs/novel --out novel.html --title "소설 모델" --prompt "그날 밤" --open
     """,
 )
-@click.argument("run", type=click.Path(path_type=Path))
-@option("--out", type=click.Path(path_type=Path), help="file of the page [RUN.html]")
+@click.argument("run", type=PATH)
+@option("--out", type=PATH, help="file of the page [RUN.html]")
 @option("--open", "opens", is_flag=True, help="open the page in a browser")
 @option("--prompt", help="text that the page begins with, a review for a classifier for example")
 @option("--exact", is_flag=True, help="keep the parameters in 16 bits instead of 8; twice the size")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from jumok.cli.commands import Verb, common, option, reading
+from jumok.cli.commands import PATH, Verb, common, option, reading
 from jumok.cli.console.output import print_json, say
 from jumok.cli.interrupts import INTERRUPTED, stopping
 from jumok.cli.process import process_seconds, sleep_where_busy
@@ -65,7 +65,7 @@ Making = Callable[[Path, Callable[[str], None]], tuple["Trainer", str]]
     """,
 )
 @click.argument("texts", nargs=-1, metavar="[TEXT]...")
-@option("--out", type=click.Path(path_type=Path), help="run folder [runs/NAME]")
+@option("--out", type=PATH, help="run folder [runs/NAME]")
 @option(
     "--resume",
     is_flag=True,
@@ -73,7 +73,7 @@ Making = Callable[[Path, Callable[[str], None]], tuple["Trainer", str]]
 )
 @option(
     "--init",
-    type=click.Path(path_type=Path),
+    type=PATH,
     help="start from the model of this run folder, transformers folder or hf:OWNER/MODEL",
 )
 @option(
@@ -82,7 +82,7 @@ Making = Callable[[Path, Callable[[str], None]], tuple["Trainer", str]]
     help="train with so many processes on this computer; torchrun starts them on several [1]",
 )
 @option("--explain", is_flag=True, help="print the settings that would be chosen and the reasons; train nothing")
-@option("--config", "config_file", type=click.Path(path_type=Path), help="a .toml file with any of these settings")
+@option("--config", "config_file", type=PATH, help="a .toml file with any of these settings")
 @reading("Text")
 @option("--val", section="Text", help="share to hold out, at the end of the text [0.1], or a file to hold out")
 @option(

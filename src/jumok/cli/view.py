@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from jumok.cli.commands import Verb, common, option
+from jumok.cli.commands import PATH, Verb, common, option
 from jumok.cli.console.output import print_json, say
 from jumok.cli.replacing import refuse_to_replace
 from jumok.corpora.hub import name_of
@@ -36,12 +36,12 @@ if TYPE_CHECKING:
     cat poem.txt | jumok view runs/novel - --out poem.html
     """,
 )
-@click.argument("run", type=click.Path(path_type=Path))
+@click.argument("run", type=PATH)
 @click.argument("text", required=False)
 @option("--target", help="answer of an encoder-decoder to show [the one that it generates]")
 @option("--tokens", type=int, default=0, help="tokens that a GPT generates after the text [0]")
 @option("--temperature", type=float, default=0.8, help="sampling temperature; 0: always the most probable token [0.8]")
-@option("--out", type=click.Path(path_type=Path), help="file of the page [RUN-view.html]")
+@option("--out", type=PATH, help="file of the page [RUN-view.html]")
 @option("--open", "opens", is_flag=True, help="open the page in a browser")
 @option("--lang", type=click.Choice(["ko", "en"]), help="language of the page [that of the browser]")
 @option(
@@ -56,7 +56,7 @@ if TYPE_CHECKING:
 @option("--heads", metavar="LIST", section="Selection", help="heads of each layer to include, e.g. 0,2-3 [all]")
 @option("--probe", is_flag=True, section="More", help="ablate each head in turn; print a table and add it to the page")
 @option(
-    "--picture", type=click.Path(path_type=Path), metavar="FILE", section="More",
+    "--picture", type=PATH, metavar="FILE", section="More",
     help="draw the heads as .png, .svg or .pdf; without --out there is no page",
 )  # fmt: skip
 @option("--force", is_flag=True, section="More", help="overwrite a file that jumok did not write")

@@ -69,8 +69,9 @@ def named_settings(
     given = {name: value for name, value in overrides.items() if value is not None}
     known = {*field_types(kind), *field_types(TrainConfig), *task_fields(task)} - {"vocab_size"}
     for name in given.keys() - known:
-        if other := [one.name for one in TASK_CONFIGS.values() if name in task_fields(one)]:
-            raise other_task(name, other, task.name)
+        others = [one.name for one in TASK_CONFIGS.values() if name in _all_fields(one)]
+        if others and task.name not in others:
+            raise other_task(name, others, task.name)
         raise unknown_setting(name, sorted(known))
     if size is None:
         return given
@@ -85,6 +86,11 @@ def named_settings(
     lengths = {"steps", "minutes"}
     of_size = {n: v for n, v in SIZES[size].items() if n not in lengths or given.keys().isdisjoint(lengths)}
     return {**of_size, **given}
+
+
+def _all_fields(task: type[TaskConfig]) -> set[str]:
+    """Return the names of the settings of a task and of the models that it can train."""
+    return task_fields(task).union(*map(field_types, task.kinds))
 
 
 def other_task(name: str, tasks: Sequence[str], task: str, instead: str = "") -> ConfigError:

@@ -63,9 +63,12 @@ def material_of(given: Given, columns: Sequence[str] = ()) -> Text | Table:
 
 
 def read_rows(
-    paths: Sequence[str | Path] | str | Path, columns: Sequence[str], *, encoding: str | None = None
+    paths: Sequence[str | Path] | str | Path, columns: Sequence[str], *, encoding: str | None = None, remedy: str = ""
 ) -> Table:
     """Read columns of tables; those of conversations and preferences in any of their formats.
+
+    Args:
+        remedy: as for `read_table`.
 
     Raises:
         TextError: an input cannot be read.
@@ -74,7 +77,7 @@ def read_rows(
         return read_conversations(paths, encoding=encoding)
     if tuple(columns) == PREFERENCE_COLUMNS:
         return read_preferences(paths, encoding=encoding)
-    return read_table(paths, columns, encoding=encoding)
+    return read_table(paths, columns, encoding=encoding, remedy=remedy)
 
 
 def with_columns(given: Given, columns: Sequence[str] | None, names: Sequence[str]) -> Given:

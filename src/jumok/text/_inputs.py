@@ -55,6 +55,8 @@ def find(name: str, *, tables_only: bool = False) -> list[Input]:
     """
     if name == "-":
         return [Input("<stdin>", "-", "text", named=True)]
+    if not name:  # as of an unset variable of a shell; as a path it would be the current folder
+        raise TextError("the name of a text is empty; name a file or a folder, or - for standard input")
     path = Path(name)
     if not os.path.exists(name):  # unlike Path.exists, never raises
         path = _same_name_in_another_form(path)

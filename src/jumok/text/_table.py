@@ -99,6 +99,7 @@ def read_table(
     columns: Sequence[str] | str,
     *,
     encoding: str | None = None,
+    remedy: str = "",
 ) -> Table:
     """Read the named columns of .csv, .tsv, .jsonl, .parquet and .arrow files into one table.
 
@@ -117,6 +118,7 @@ def read_table(
 
     Args:
         columns: columns that every input must have. Other columns are ignored.
+        remedy: what to do about a missing column, for the message.
 
     Raises:
         TextError: an input cannot be read; the message names file and line.
@@ -129,7 +131,7 @@ def read_table(
     rows: list[Row] = []
     sources = []
     for found in inputs:
-        if new := _rows_of(found, names):
+        if new := _rows_of(found, names, remedy=remedy):
             rows += new
             sources.append(found.source(chars=new.chars, normalised=new.composed, rows=len(new)))
     if not sources:
@@ -151,9 +153,9 @@ def read_column(path: str | Path, column: str, *, encoding: str | None = None, t
     return [cell for found in inputs for [cell] in _rows_of(found, names, lines_are_rows=True)]
 
 
-def _rows_of(found: Reading | Columnar, names: Row, *, lines_are_rows: bool = False) -> _CleanRows:
+def _rows_of(found: Reading | Columnar, names: Row, *, lines_are_rows: bool = False, remedy: str = "") -> _CleanRows:
     """Return the rows of an input; raise TextError if one that was named has none."""
-    cells = cells_of(found, names)
+    cells = cells_of(found, names, remedy=remedy)
     if lines_are_rows and isinstance(found, Reading) and found.format == "text":
         numbered = enumerate(lines(found.pieces()), 1)
         cells = ((Place(found.file.name, number), [line if line.strip() else ""]) for number, line in numbered)

@@ -103,7 +103,7 @@ def start(
     elif not isinstance(tokenizer, Tokenizer):
         report(tr("making a tokenizer"))
         tokenizer = task_type.make_tokenizer(
-            material, tokenizer or task_type.default_tokenizer(material), tokenizer_options
+            material, task_type.default_tokenizer(material) if tokenizer is None else tokenizer, tokenizer_options
         )
     tokenizer = task_type.adapt_tokenizer(tokenizer)
     shape = _whole_shape(task_type, shape, material, tokenizer, other)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from jumok.cli.commands import Verb, common, option
+from jumok.cli.commands import PATH, Verb, common, option
 from jumok.cli.console.output import print_json, say
 from jumok.messages import did_you_mean, shell, tr, users_language
 
@@ -40,7 +40,7 @@ LANGUAGE = option(
 @click.argument("lesson", required=False, metavar="[CHAPTER]")
 @LANGUAGE
 @option("--open", "opens", is_flag=True, help="open the chapter as a page in a browser; it needs no network")
-@option("--notebook", type=click.Path(path_type=Path), help="write the chapter to this .ipynb file")
+@option("--notebook", type=PATH, help="write the chapter to this .ipynb file")
 @option("--force", is_flag=True, help="overwrite an existing file")
 @common(device=False)
 def chapter(
@@ -87,7 +87,7 @@ def chapter(
     """,
 )
 @click.argument("lesson", metavar="CHAPTER")
-@option("--out", type=click.Path(path_type=Path), help="file to write [NUMBER-NAME.md]")
+@option("--out", type=PATH, help="file to write [NUMBER-NAME.md]")
 @option("--force", is_flag=True, help="overwrite an existing file")
 @LANGUAGE
 @common(device=False)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from jumok.cli.commands import Verb, common, option
+from jumok.cli.commands import PATH, Verb, common, option
 from jumok.cli.console.output import print_json, say
 from jumok.cli.learn.chapter import LANGUAGE
 from jumok.messages import tr, users_language
@@ -28,10 +28,10 @@ SEEDS = 1_000_000  # a seed that is drawn is below this
     """,
 )
 @option("--students", type=int, help="number of students [1]")
-@option("--names", type=click.Path(path_type=Path), help="text file with one name in each line, instead of a number")
+@option("--names", type=PATH, help="text file with one name in each line, instead of a number")
 @option("--until", type=int, help="ask only about chapters up to this one [all]")
 @option("--title", help="title of the sheets")
-@option("--out", type=click.Path(path_type=Path), default=Path("exam"), help="folder for the files [exam]")
+@option("--out", type=PATH, default=Path("exam"), help="folder for the files [exam]")
 @LANGUAGE
 @common(device=False, seed=True)
 def exam(

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 from click.core import ParameterSource
 
-from jumok.cli.commands import Verb, common, option, reading
+from jumok.cli.commands import PATH, Verb, common, option, reading
 from jumok.cli.console.output import print_json, say
 from jumok.cli.interrupts import INTERRUPTED, stopping
 from jumok.cli.learn.chapter import LANGUAGE, described, read
@@ -34,7 +33,7 @@ MINUTES_PER_RUNG = 1.0
 )
 @click.argument("texts", nargs=-1, metavar="[TEXT]...")
 @LANGUAGE
-@option("--out", type=click.Path(path_type=Path), help="folder for the runs and the pictures")
+@option("--out", type=PATH, help="folder for the runs and the pictures")
 @option("--minutes-per-rung", type=float, help="training time of each model in minutes [1]")
 @option("--steps-per-rung", type=int, help="training length of each model in optimizer steps")
 @reading()

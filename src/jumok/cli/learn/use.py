@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from jumok.cli.commands import Verb, common, option, reading
+from jumok.cli.commands import PATH, Verb, common, option, reading
 from jumok.cli.console.output import print_json, say, write
 from jumok.cli.interrupts import INTERRUPTED, stopping
 from jumok.cli.learn.practice import located
@@ -34,7 +34,7 @@ MINUTES = 1.0
 @click.argument("texts", nargs=-1, metavar="[TEXT]...")
 @option("--minutes", type=float, help="time for both models in minutes, with preparation [1]")
 @option("--steps", type=int, help="training length of both models in optimizer steps")
-@option("--picture", type=click.Path(path_type=Path), help="where the curves go [FILE with the suffix .png]")
+@option("--picture", type=PATH, help="where the curves go [FILE with the suffix .png]")
 @reading()
 @common(seed=True)
 def use(

@@ -13,13 +13,14 @@ from dataclasses import dataclass
 from importlib.resources import files
 from typing import Any
 
-from jumok.config import BERTConfig, ModelConfig
+from jumok.config import BERTConfig
 from jumok.config.features import task_of
 from jumok.models import Model
 
 HANGUL = re.compile("[가-힣ᄀ-ᇿㄱ-ㆎ]")
 HUB_TASKS = {
     "lm": "text-generation",
+    "chat": "text-generation",
     "mlm": "fill-mask",
     "classify": "text-classification",
     "seq2seq": "text2text-generation",
@@ -50,7 +51,7 @@ def model_card(model: Model, card: Card, stock_class: str) -> str:
         card: what to say besides.
         stock_class: the class of `transformers` that the folder holds.
     """
-    task = _task(model.config)
+    task = _task(model)
     front: dict[str, Any] = {"language": ["ko"]} if writes_hangul(model) else {}
     front |= {"library_name": "transformers", "pipeline_tag": HUB_TASKS[task], "tags": ["jumok"]}
     if card.licence is not None:
@@ -69,9 +70,12 @@ def writes_hangul(model: Model) -> bool:
     return tokenizer is not None and any(HANGUL.search(tokenizer.decode([i])) for i in range(tokenizer.vocab_size))
 
 
-def _task(config: ModelConfig) -> str:
-    encoder = isinstance(config, BERTConfig) and config.head in ("none", "pooler")
-    return "embed" if encoder else task_of(config)
+def _task(model: Model) -> str:
+    config = model.config
+    if isinstance(config, BERTConfig) and config.head in ("none", "pooler"):
+        return "embed"
+    task = task_of(config)
+    return "chat" if task == "lm" and model.tokenizer is not None and model.tokenizer.chat_templates else task
 
 
 def _part(model: Model, card: Card, stock_class: str, say: Mapping[str, str]) -> str:
@@ -81,7 +85,7 @@ def _part(model: Model, card: Card, stock_class: str, say: Mapping[str, str]) ->
     licence = say["no_licence"] if card.licence is None else _plain(card.licence)
     lines = [
         f"## {say['title']}",
-        say["intro"].format(does=say[_task(config)], **sizes, stock_class=stock_class),
+        say["intro"].format(does=say[_task(model)], **sizes, stock_class=stock_class),
         say["licence"].format(licence=licence),
     ]
     if labels := getattr(config, "labels", ()):
@@ -105,13 +109,14 @@ def _example(task: str) -> list[str]:
             'ids = tokenizer("안녕하세요", return_tensors="pt").input_ids',
             "print(tokenizer.decode(model.generate(ids)[0], skip_special_tokens=True))",
         ]
-    text = {"mlm": "나는 [MASK]에 갔다.", "classify": "재미있어요"}.get(task, "그날 밤")
-    ending = ", max_new_tokens=100" if task == "lm" else ""
+    messages = '[{"role": "user", "content": "안녕하세요"}]'
+    text = {"mlm": '"나는 [MASK]에 갔다."', "classify": '"재미있어요"', "chat": messages}.get(task, '"그날 밤"')
+    ending = ", max_new_tokens=100" if task in ("lm", "chat") else ""
     return [
         "from transformers import pipeline",
         "",
         f'run = pipeline("{HUB_TASKS[task]}", model="MODEL")',
-        f'print(run("{text}"{ending}))',
+        f"print(run({text}{ending}))",
     ]
 
 
