@@ -21,7 +21,7 @@ import click
 from jumok.cli.commands import PATH, Verb, common, option
 from jumok.cli.console.output import print_json, say, write
 from jumok.cli.native_step import build_native_step
-from jumok.config import require_range
+from jumok.config import require_count
 from jumok.errors import ConfigError, JumokError, TextError
 from jumok.files import write_atomic, writing
 from jumok.messages import did_you_mean, message, tr
@@ -83,8 +83,8 @@ def chat(
     is_held = question is None and sys.stdin.isatty()  # in the terminal
     model = load_to_write(run, device, build=partial(build_native_step, quiet=quiet) if is_held else None)
     gpt, _ = require_chat(model)
-    require_range("tokens", 1 if tokens is None else tokens, 1)
-    require_range("seed", seed or 0, 0)
+    require_count("tokens", 1 if tokens is None else tokens, 1)
+    require_count("seed", seed or 0, 0)
     talk = Conversation(gpt, system, temperature, gpt.config.context_length if tokens is None else tokens, seed, quiet)
     began = time.perf_counter()
     if question is not None:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         fields_that_may_change,
         from_dict,
         require_choice,
+        require_count,
         require_range,
         require_setting,
         require_type,
@@ -59,7 +60,7 @@ else:
             "_bert": "BERTConfig",
             "_encoder_decoder": "EncoderDecoderConfig",
             "_fields": (
-                "field_choices field_types fields_that_may_change from_dict require_choice require_range "
+                "field_choices field_types fields_that_may_change from_dict require_choice require_count require_range "
                 "require_setting require_type to_dict validate"
             ),
             "_gpt": "GPTConfig RopeScaling RungConfig",
@@ -115,6 +116,7 @@ __all__ = [
     "named_settings",
     "other_task",
     "require_choice",
+    "require_count",
     "require_range",
     "require_setting",
     "require_type",

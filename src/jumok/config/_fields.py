@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
+import numbers
 import types
 import typing
 from collections.abc import Callable, Iterable, Mapping
@@ -171,7 +172,8 @@ def require_choice(name: str, value: str, allowed: Iterable[str]) -> None:
 
 
 def require_range(name: str, value: float, low: float, high: float | None = None) -> None:
-    """Raise ConfigError unless low <= value (<= high) and value is finite."""
+    """Raise ConfigError unless `value` is a number, low <= value (<= high), and it is finite."""
+    _require_kind(name, value, float, numbers.Real)
     if low <= value < math.inf and (high is None or value <= high):
         return
     allowed = {"name": name, "value": _shown(value), "low": _plain(low), "high": "" if high is None else _plain(high)}
@@ -180,6 +182,18 @@ def require_range(name: str, value: float, low: float, high: float | None = None
     if value == math.inf:
         raise ConfigError("{name}={value} is out of range: it must be at least {low}, and finite.", **allowed)
     raise ConfigError("{name}={value} is out of range: it must be at least {low}.", **allowed)
+
+
+def require_count(name: str, value: int, low: int, high: int | None = None) -> None:
+    """Raise ConfigError unless `value` is a whole number, and low <= value (<= high)."""
+    _require_kind(name, value, int, numbers.Integral)
+    require_range(name, value, low, high)
+
+
+def _require_kind(name: str, value: object, kind: type, protocol: type) -> None:
+    """Raise ConfigError unless `value` is a number of this kind; those of numpy are."""
+    if isinstance(value, bool) or not isinstance(value, protocol):
+        require_type(name, value, kind)
 
 
 def _plain(limit: float) -> str:

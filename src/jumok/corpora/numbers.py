@@ -29,7 +29,7 @@ from datetime import date
 from random import Random
 from typing import TypeVar
 
-from jumok.config import require_range
+from jumok.config import require_count
 from jumok.memory import require_memory
 from jumok.messages import message
 
@@ -320,8 +320,8 @@ def write(rows: int, seed: int = 0) -> Iterator[Pair]:
     Raises:
         ConfigError: `rows` or `seed` is negative, or the pairs do not fit into the memory.
     """
-    require_range("rows", rows, 0)
-    require_range("seed", seed, 0)
+    require_count("rows", rows, 0)
+    require_count("seed", seed, 0)
     require_memory(BYTES_PER_PAIR * rows, message("pairs of numbers"))
     return _write(rows, _Draw(seed))
 

@@ -17,7 +17,7 @@ from functools import cache
 from random import Random
 from typing import NamedTuple
 
-from jumok.config import require_range
+from jumok.config import require_count
 from jumok.corpora import stories_grammar
 from jumok.corpora.grammar import Grammar
 from jumok.errors import CorpusError
@@ -35,7 +35,7 @@ class Tale(NamedTuple):
 
 def tales(seed: int = 0) -> Iterator[Tale]:
     """Yield independent tales without end. Raises `ConfigError` if `seed` is negative."""
-    require_range("seed", seed, 0)
+    require_count("seed", seed, 0)
     draw = Random(seed).random
     while True:
         for text, ways in grammar().derive(lambda size: (int(draw() * size),)):
@@ -48,7 +48,7 @@ def write(chars: int, seed: int = 0) -> Iterator[str]:
     Only whole tales are yielded. A longer text begins with each shorter one. Raises `ConfigError` if `chars` is
     negative.
     """
-    require_range("chars", chars, 0)
+    require_count("chars", chars, 0)
     stream, written = tales(seed), 0
     while written < chars:
         chunk = next(stream).text + SEPARATOR

@@ -26,7 +26,7 @@ from itertools import accumulate
 from random import Random
 from typing import Any, NamedTuple, TypeVar
 
-from jumok.config import require_choice, require_range
+from jumok.config import require_choice, require_count
 from jumok.corpora import stories_grammar, templates
 from jumok.corpora.grammar import Grammar
 from jumok.corpora.numbers import read_native, read_number
@@ -61,8 +61,8 @@ def write(rows: int, seed: int = 0, part: str = "train", thinking: bool = True) 
     Raises:
         ConfigError: an argument is not allowed.
     """
-    require_range("rows", rows, 0)
-    require_range("seed", seed, 0)
+    require_count("rows", rows, 0)
+    require_count("seed", seed, 0)
     require_choice("part", part, PARTS)
     return _write(rows, _Draw(seed, part), thinking)
 

@@ -35,7 +35,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from jumok.config import require_range
+from jumok.config import require_count
 from jumok.data.ids import tokenize
 from jumok.data.rows import evenly_spread
 from jumok.errors import TextError
@@ -214,14 +214,14 @@ def windows(count: int, context: int, stride: int, limit: int | None = None) -> 
     Raises:
         ConfigError: a number is out of range.
     """
-    require_range("stride", stride, 1, context)
+    require_count("stride", stride, 1, context)
     width = min(context, count)
     starts = np.minimum(np.arange(0, count - width + stride, stride, dtype=np.int64), count - width)
     firsts = np.concatenate(([0], starts[:-1] + width))
     found = np.stack((starts, firsts), axis=1)
     if limit is None or limit >= len(found):
         return found
-    require_range("max_windows", limit, 1)
+    require_count("max_windows", limit, 1)
     return found[evenly_spread(len(found), limit)]
 
 

@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from jumok.config import EncoderDecoderConfig, require_range
+from jumok.config import EncoderDecoderConfig, require_count
 from jumok.errors import ConfigError, TextError
 from jumok.inference.answer_search import Answer, Search, SearchSettings, make_answer
 from jumok.inference.beam_search import Targets, beam_search
@@ -59,7 +59,7 @@ def answer(
         JumokError: the model's logits are not finite for any source; where they are for some, see `Answer.finish`.
     """
     how = Search(**search)
-    require_range("seed", seed or 0, 0)
+    require_count("seed", seed or 0, 0)
     if isinstance(sources, str):
         raise ConfigError("sources={sources!r} is one string; give a list: [{sources!r}].", sources=sources)
     tokenizer = require_answering(model)

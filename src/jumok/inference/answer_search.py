@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from jumok.config import EncoderDecoderConfig, require_range
+from jumok.config import EncoderDecoderConfig, require_count, require_range
 from jumok.errors import ConfigError
 from jumok.inference.sampling import Sampling, SamplingSettings
 from jumok.tokenizers import Tokenizer
@@ -62,10 +62,10 @@ class Search(Sampling):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require_range("beam", self.beam, 1)
-        require_range("n_best", self.n_best, 1)
+        require_count("beam", self.beam, 1)
+        require_count("n_best", self.n_best, 1)
         require_range("length_penalty", self.length_penalty, -100, 100)
-        require_range("no_repeat_ngram", self.no_repeat_ngram, 0)
+        require_count("no_repeat_ngram", self.no_repeat_ngram, 0)
         draws = self.temperature > 0
         if draws and self.beam > 1:
             raise ConfigError(
@@ -96,7 +96,7 @@ class Search(Sampling):
         """
         if self.max_tokens is None:
             return config.context_length
-        require_range("max_tokens", self.max_tokens, 1, config.context_length)
+        require_count("max_tokens", self.max_tokens, 1, config.context_length)
         return self.max_tokens
 
     def score(self, total: float, tokens: int) -> float:

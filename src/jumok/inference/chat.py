@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import TYPE_CHECKING, TypeVar, cast
 
-from jumok.config import GPTConfig, require_range
+from jumok.config import GPTConfig, require_count
 from jumok.errors import ConfigError, TextError
 from jumok.inference.engine import Engine
 from jumok.inference.generate import LARGEST_BATCH, write_all
@@ -235,7 +235,7 @@ def answer_chats(
         ConfigError, TextError, TokenizerError: as `chat_prompt`.
         JumokError: the model's logits are not finite in any answer.
     """
-    require_range("samples", samples, 1)
+    require_count("samples", samples, 1)
     gpt, _ = require_chat(model)
     how = Sampling(temperature=temperature)
     first = [chat_request(gpt, messages, how, tokens=tokens, seed=seed) for messages in conversations]

@@ -17,7 +17,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from jumok.config import require_range
+from jumok.config import require_count
 from jumok.errors import ConfigError, JumokError, TokenizerError
 from jumok.inference.sampling import Candidate
 from jumok.messages import tr
@@ -70,7 +70,7 @@ def fill_mask(model: Model, text: str, top: int = 5) -> FilledText:
         TokenizerError: the model has no tokenizer, or it has no mask token, or it cannot encode the text.
         JumokError: the model does not predict masked tokens; or its logits are not finite.
     """
-    require_range("top", top, 1)
+    require_count("top", top, 1)
     bert = require_masked_model(model)
     tokenizer = require_tokenizer(bert)
     name = mask_token(tokenizer)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Literal, Unpack, cast, overload
 
 import numpy as np
 
-from jumok.config import GPTConfig, require_choice, require_range, require_type
+from jumok.config import GPTConfig, require_choice, require_count, require_type
 from jumok.errors import ConfigError
 from jumok.inference.engine import Engine, make_slots
 from jumok.inference.native.parameters import NativeModel
@@ -117,7 +117,7 @@ def generate(
         TokenizerError: the model has no tokenizer, or the tokenizer cannot encode a prompt.
         JumokError: the model's logits are not finite in any continuation; see also `Completion.finish`.
     """
-    require_range("samples", samples, 1)
+    require_count("samples", samples, 1)
     prompts = list(prompt) if isinstance(prompt, (list, tuple)) else [prompt]
     how = Sampling(**sampling)
     starts = _prepare(model, prompts, tokens, seed, stop, quantize)
@@ -284,12 +284,14 @@ def _prepare(
         )
     for one in prompts:
         require_type("prompt", one, str)
-    require_range("tokens", tokens, 1)
-    require_range("seed", seed or 0, 0)
+    require_count("tokens", tokens, 1)
+    require_count("seed", seed or 0, 0)
     if quantize is not None:
         require_choice("quantize", quantize, QUANTIZATIONS)
     if isinstance(stop, str):
         raise ConfigError("stop={stop!r} is one string; give a list: [{stop!r}].", stop=stop)
+    for each in stop:
+        require_type("stop", each, str)
     if not all(stop):
         raise ConfigError("stop holds an empty string, at which every text would end at once; leave it out.")
     tokenizer = require_tokenizer(model)

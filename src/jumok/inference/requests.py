@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
-from jumok.config import EncoderDecoderConfig, require_range
+from jumok.config import EncoderDecoderConfig, require_count
 from jumok.errors import ConfigError, JumokError, TokenizerError
 from jumok.inference.answer_search import special_ids
 from jumok.inference.sampling import Sampling
@@ -63,11 +63,11 @@ class Request:
     top: int | None = None
 
     def __post_init__(self) -> None:
-        require_range("tokens", self.tokens, 1)
-        require_range("seed", self.seed, 0)
-        require_range("sample", self.sample, 0)
-        require_range("top", self.top or 0, 0)
-        require_range("no_repeat_ngram", self.no_repeat_ngram, 0)
+        require_count("tokens", self.tokens, 1)
+        require_count("seed", self.seed, 0)
+        require_count("sample", self.sample, 0)
+        require_count("top", self.top or 0, 0)
+        require_count("no_repeat_ngram", self.no_repeat_ngram, 0)
         if not self.prompt:
             raise ConfigError("the prompt has no ids; begin with the start id.")
 

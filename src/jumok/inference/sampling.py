@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, TypedDict
 import numpy as np
 from numpy.typing import NDArray
 
-from jumok.config import require_range
+from jumok.config import require_count, require_range, require_type
 from jumok.errors import ConfigError
 
 Numbers = NDArray[Any]  # float32 or float64
@@ -51,7 +51,8 @@ class Sampling:
         require_range("presence_penalty", self.presence_penalty, -100, 100)
         require_range("frequency_penalty", self.frequency_penalty, -100, 100)
         require_range("temperature", self.temperature, 0)
-        require_range("top_k", self.top_k or 0, 0)
+        require_count("top_k", self.top_k or 0, 0)
+        require_type("top_p", self.top_p, float)
         if not 0 < self.top_p <= 1:
             raise ConfigError(
                 "top_p={top_p!r} is out of range: it must be more than 0 and at most 1 (off).", top_p=self.top_p

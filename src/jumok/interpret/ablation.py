@@ -19,7 +19,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from jumok.config import require_range
+from jumok.config import require_count
 from jumok.errors import ConfigError, ViewError
 from jumok.interpret.heads import Head, heads_of
 from jumok.interpret.record import attention_layers
@@ -196,7 +196,7 @@ def ablation(
     Raises:
         As `Passage` and `ablate`; ConfigError if `top` is below 1.
     """
-    require_range("top", top, 1)
+    require_count("top", top, 1)
     passage = text if isinstance(text, Passage) else Passage.of(model, text, target)
     nats, before = passage.nats(), passage.next_probabilities()
     with ablate(model, heads):

@@ -9,7 +9,7 @@ import stat
 from dataclasses import dataclass
 from pathlib import Path
 
-from jumok.config import require_range
+from jumok.config import require_count, require_range
 from jumok.errors import ConfigError
 from jumok.inference.slots import Quantization
 
@@ -53,10 +53,10 @@ class ServeSettings:
     quantize: Quantization | None = None
 
     def __post_init__(self) -> None:
-        require_range("port", self.port, 0, 65_535)
+        require_count("port", self.port, 0, 65_535)
         for name in ("slots", "max_body", "max_prompt", "max_tokens", "max_upload"):
-            require_range(name, getattr(self, name), 1)
-        require_range("waiting", self.waiting, 0)
+            require_count(name, getattr(self, name), 1)
+        require_count("waiting", self.waiting, 0)
         for name in ("timeout", "read_timeout"):
             require_range(name, getattr(self, name), 0.001)
         for origin in self.cors:

@@ -12,7 +12,7 @@ from threading import Event, Thread
 
 import numpy as np
 
-from jumok.config import require_choice, require_range
+from jumok.config import require_choice, require_count
 from jumok.errors import ConfigError, TokenizerError
 from jumok.memory import require_memory
 from jumok.messages import tr
@@ -145,7 +145,7 @@ def _checked_chunks(chunks: Iterable[str]) -> Iterator[str]:
 def _check_settings(kind: str, vocab_size: int | None, min_count: int | None, special_tokens: Sequence[str]) -> None:
     require_choice("tokenizer", kind, _pipeline.KINDS)
     if min_count is not None:
-        require_range("min_count", min_count, 1, MOST)
+        require_count("min_count", min_count, 1, MOST)
     if isinstance(special_tokens, str):
         raise ConfigError(
             "special_tokens={special_tokens!r} is one string; give a list: [{special_tokens!r}]",
@@ -175,5 +175,5 @@ def _check_settings(kind: str, vocab_size: int | None, min_count: int | None, sp
             count=len(special_tokens),
             least=least,
         )
-    require_range("vocab_size", vocab_size, least, MOST)
+    require_count("vocab_size", vocab_size, least, MOST)
     require_memory(TOKEN_BYTES * vocab_size, tr("a vocabulary of {count:,} tokens", count=vocab_size))

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from jumok.config import require_range
+from jumok.config import require_count
 from jumok.errors import ConfigError, TextError
 from jumok.inference.answer import answer_ids, with_special_tokens
 from jumok.inference.answer_search import Search
@@ -76,7 +76,7 @@ def model_input(
     model: Model, text: str, target: str | None, tokens: int, sampling: Sampling | None, seed: int | None
 ) -> ModelInput:
     """Return the input of a model for a text; arguments and errors as for `jumok.view.trace.trace`."""
-    require_range("tokens", tokens, 0)
+    require_count("tokens", tokens, 0)
     if target is not None and not isinstance(model, EncoderDecoder):
         raise ConfigError(
             "target={target!r} is the answer of an encoder–decoder, and this model is of the kind "

@@ -54,11 +54,11 @@ def exam(
         raise click.UsageError(
             tr("{first} and {second} were both given; give one.", first="--students", second="--names")
         )
-    from jumok.config import require_range
+    from jumok.config import require_count
     from jumok.course.exam.sheets import MOST_STUDENTS, make_exam, read_names, write_exam
 
     students = 1 if students is None else students
-    require_range("students", students, 1, MOST_STUDENTS)
+    require_count("students", students, 1, MOST_STUDENTS)
     listed = [""] * students if names is None else read_names(names)
     made = make_exam(listed, secrets.randbelow(SEEDS) if seed is None else seed, until=until)
     files = write_exam(made, out, language or users_language(), title=title)

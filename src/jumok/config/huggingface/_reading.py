@@ -8,7 +8,7 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
-from jumok.config import BERTConfig, GenerationRules, GPTConfig, ModelConfig, from_dict, require_range, to_dict
+from jumok.config import BERTConfig, GenerationRules, GPTConfig, ModelConfig, from_dict, require_count, to_dict
 from jumok.config.huggingface._classes import CLASSES, CLASSIFIER, DECODERS, ENCODERS, IDS, PLAIN, Architecture
 from jumok.config.huggingface._rope import SCALING, rope_settings, rotated_width, scaling_of, windows_of
 from jumok.errors import ConfigError, JumokError, RunError
@@ -268,7 +268,7 @@ def _labels(stock: Stock, where: str) -> list[str]:
     try:
         if named is None:  # the default names of the stock class
             count = stock.get("num_labels", 2)
-            require_range("num_labels", count, 1, MOST_LABELS)
+            require_count("num_labels", count, 1, MOST_LABELS)
             named = {i: f"LABEL_{i}" for i in range(count)}
         numbered = {int(number): str(name) for number, name in named.items()}
         names = [numbered[i] for i in range(len(numbered))]

@@ -14,7 +14,7 @@ from pathlib import Path
 from random import Random
 from string import Template
 
-from jumok.config import require_range
+from jumok.config import require_count
 from jumok.course.exam.questions import KINDS, Drawn
 from jumok.course.pages.html import html_of
 from jumok.course.words import Language, plain, words_in
@@ -58,7 +58,7 @@ def make_exam(names: Sequence[str], seed: int, *, until: int | None = None) -> E
     Raises:
         ConfigError: there are no students or too many, or the chapters have fewer than QUESTIONS kinds.
     """
-    require_range("students", len(names), 1, MOST_STUDENTS)
+    require_count("students", len(names), 1, MOST_STUDENTS)
     known = [name for name, kind in KINDS.items() if until is None or kind.chapter <= until]
     if until is not None and len(known) < QUESTIONS:
         least = sorted(kind.chapter for kind in KINDS.values())[QUESTIONS - 1]

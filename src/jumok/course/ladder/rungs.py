@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, get_args
 
-from jumok.config import GPTConfig, Precision, RungConfig, TrainConfig, require_choice, require_range, require_type
+from jumok.config import GPTConfig, Precision, RungConfig, TrainConfig, require_choice, require_count, require_type
 from jumok.course.words import Language, Words, words_in
 from jumok.errors import ConfigError
 
@@ -135,8 +135,8 @@ class LadderConfig:
                 )
         if self.steps_per_rung is not None:
             require_type("steps_per_rung", self.steps_per_rung, int)
-            require_range("steps_per_rung", self.steps_per_rung, 1)
-        require_range("sample_tokens", self.sample_tokens, 1)
+            require_count("steps_per_rung", self.steps_per_rung, 1)
+        require_count("sample_tokens", self.sample_tokens, 1)
         require_choice("precision", self.precision, get_args(Precision))
         for rung in RUNGS:  # the configurations check the other settings
             shape = {f.name for f in dataclasses.fields(self.model(rung, vocab_size=1))}
