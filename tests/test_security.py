@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import torch
 
 from jumok.errors import JumokError
 from jumok.training.compilation import keep_code_private
@@ -149,16 +150,26 @@ def test_compiled_code_lies_where_nobody_else_writes(
     if before is None:
         monkeypatch.delenv(CACHE)
     keep_code_private()
-    folder = tmp_path / "cache" / "torchinductor"
-    assert Path(cache_dir()) == folder
+    folder = Path(cache_dir())
+    assert folder.parent == tmp_path / "cache" / "torchinductor"
     if os.name == "posix":
-        assert folder.stat().st_mode & 0o777 == 0o700
+        assert folder.parent.stat().st_mode & 0o777 == 0o700
 
 
 def test_a_chosen_cache_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(CACHE, str(tmp_path / "mine"))
-    keep_code_private()
-    assert os.environ[CACHE] == str(tmp_path / "mine")
+    folder = keep_code_private()
+    assert folder.parent == tmp_path / "mine"
+    assert os.environ[CACHE] == str(folder)
+    assert keep_code_private() == folder  # a process that this one starts finds the same
+
+
+def test_code_for_other_instructions_is_not_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """torch compiled what it found for the processor at hand: NaN, or memory that was written beside its arrays."""
+    monkeypatch.setenv(CACHE, str(tmp_path))
+    here = keep_code_private()
+    monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: "another")
+    assert keep_code_private() != here
 
 
 @pytest.mark.skipif(os.name != "posix", reason="modes")

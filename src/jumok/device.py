@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import hashlib
 import importlib.util
 import os
 import platform
@@ -75,14 +76,15 @@ def processor_name(device: torch.device) -> str:
     """Return the name of the GPU, or of the processor, as the system reports it."""
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)
-    name = _name_on_macos() if platform.system() == "Darwin" else _name_on_linux()
+    name = _name_on_macos() if platform.system() == "Darwin" else _fact_on_linux("model name")
     return name or platform.processor() or "unknown processor"
 
 
-def _name_on_linux() -> str:
+def _fact_on_linux(*names: str) -> str:
+    """Return what the system says of the first processor by one of these names, or ""."""
     facts = Path("/proc/cpuinfo")
     lines = facts.read_text(encoding="utf-8").splitlines() if facts.exists() else []
-    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "")
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith(names)), "")
 
 
 def _name_on_macos() -> str:
@@ -93,6 +95,12 @@ def _name_on_macos() -> str:
     except (OSError, subprocess.SubprocessError):
         return ""
     return answer.decode(errors="replace").strip()
+
+
+def instructions() -> str:
+    """Return a name for the instructions that PyTorch may use: a file name, different for different processors."""
+    features = f"{processor_name(torch.device('cpu'))} {_fact_on_linux('flags', 'Features')}"
+    return f"{torch.backends.cpu.get_cpu_capability()}-{hashlib.sha256(features.encode()).hexdigest()[:8]}"
 
 
 def describe_machine(device: torch.device) -> dict[str, Any]:

@@ -278,7 +278,7 @@ def test_the_process_compiles_and_ends_with_its_training(
     with start(dropout=0.1) as trainer:
         compiler = Compiler(trainer.folder.path, trainer.config)
         assert ended(compiler) == ""
-        assert list(cache.glob("fxgraph/*/*/*"))
+        assert list(cache.glob("*/fxgraph/*/*/*"))
         left = Compiler(trainer.folder.path, trainer.config)
         time.sleep(1)
         assert left._process.stdin is not None

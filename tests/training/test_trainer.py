@@ -33,6 +33,7 @@ from jumok.runs import folder as checkpoint
 from jumok.runs.events import Eval, Event, Finish, Notice, Sample, Save, Step, Verdict
 from jumok.serve.desk.curves import read_curve
 from jumok.text import Text
+from jumok.training.compilation import keep_code_private
 from jumok.training.optim import rate
 from jumok.training.subscribers import pictures
 from jumok.training.subscribers.progress import TrainingView
@@ -589,9 +590,8 @@ def test_an_empty_library_is_compiled_again(start: Start, monkeypatch: pytest.Mo
 
     The compiler is played: it loads a library that exists, and makes one that does not.
     """
-    cache = tmp_path / "torchinductor"
-    cache.mkdir()
-    library, made = cache / "kernel.so", []
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "torchinductor"))
+    library, made = keep_code_private() / "kernel.so", []
     library.write_bytes(b"")
 
     def load(function: Any, **_: Any) -> Any:
@@ -605,7 +605,6 @@ def test_an_empty_library_is_compiled_again(start: Start, monkeypatch: pytest.Mo
                 raise RuntimeError("ImportError: file too short") from None  # as torch does
         return function
 
-    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(cache))
     monkeypatch.setattr(torch, "compile", load)
     assert only(list(start(compile="on").run()), Notice) == []
     assert len(made) == 1

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
+from jumok.device import instructions
 from jumok.files import cache_folder, private_folder
 from jumok.memory import collecting_nothing
 from jumok.messages import tr
@@ -138,6 +139,10 @@ def keep_code_private() -> Path:
     The default of torch is torchinductor_USER in the folder for temporary files. Any user of the machine can create
     that folder first, and torch runs the libraries and unpickles the graphs that it finds there.
 
+    Each set of instructions has a folder of its own inside. torch looks for code by its graph alone, and compiles what
+    it finds for the processor at hand: code for vectors of 16 numbers, compiled for 8, computes NaN or writes beside
+    its memory. Processors meet in one folder where a home is on the network, or ATEN_CPU_CAPABILITY limits one of them.
+
     Returns:
         The folder.
 
@@ -147,5 +152,11 @@ def keep_code_private() -> Path:
     name = "TORCHINDUCTOR_CACHE_DIR"  # torch itself sets it to its default
     chosen = os.environ.get(name)
     if chosen is None or Path(chosen).parent == Path(tempfile.gettempdir()):
-        os.environ[name] = str(private_folder(cache_folder() / "torchinductor"))
-    return Path(os.environ[name])
+        folder = private_folder(cache_folder() / "torchinductor")
+    else:
+        folder = Path(chosen)
+    if folder.name != (own := instructions()):
+        folder = folder / own
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        os.environ[name] = str(folder)
+    return folder
