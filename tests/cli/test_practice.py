@@ -77,7 +77,7 @@ def test_the_way_through_an_exercise(jumok) -> None:
     assert end.code == 1
     assert "The rows do not sum to one" in end.out
     assert "jumok learn hint practice/08_softmax.py" in end.err
-    assert "행의 합이 1이 아닙니다" in jumok("learn", "check", "softmax", "--lang", "ko").out
+    assert "행마다 합이 1이 아닙니다" in jumok("learn", "check", "softmax", "--lang", "ko").out
     for number in (1, 2, 3, 3):
         assert jumok("learn", "hint", FILE, "--json").json["hints"] == [h.en for h in ONE.hints[:number]]
     assert jumok("learn", "solution", FILE).out == ONE.solution("en")

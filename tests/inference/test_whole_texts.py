@@ -138,7 +138,7 @@ def test_what_is_not_finite_fails_alone(pooling: str) -> None:
 
 
 @pytest.mark.parametrize("number", [math.inf, -math.inf, 3e38])
-@pytest.mark.parametrize("pooling", ["last", "mean", "attention"])
+@pytest.mark.parametrize("pooling", ["last", "mean"])
 def test_damaged_parameters_are_told_once(pooling: str, number: float) -> None:
     """NumPy warned besides, on standard error and as an exception of programs that make warnings errors."""
     model = make(pooling=pooling)
