@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -390,3 +391,15 @@ def test_new_ids_begin_at_the_mean_of_the_others(spare: int, tied: bool) -> None
     for name, found in new.state_dict().items():
         if name not in before or name not in ("token_embedding.weight", "head.weight"):
             assert torch.equal(found, before.get(name, seeded[name]))
+
+
+def test_a_model_that_answers_is_exported_as_one_that_takes_the_likeliest_token(tmp_path: Path) -> None:
+    """`generate` of transformers drew its answers at 0.8, where `jumok chat` and the Modelfile draw nothing."""
+    plain = tokenizer_of("char")
+    drawn = []
+    for name, tokenizer in (("plain", plain), ("chat", with_chat(plain))):
+        model = tiny(tokenizer)
+        model.tokenizer = tokenizer
+        to_hf(model, tmp_path / name)
+        drawn.append(json.loads((tmp_path / name / "generation_config.json").read_text())["do_sample"])
+    assert drawn == [True, False]

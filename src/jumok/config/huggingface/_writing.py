@@ -69,8 +69,10 @@ def their_config(config: ModelConfig) -> dict[str, Any]:
     return found
 
 
-def their_generation_config(config: ModelConfig) -> dict[str, Any] | None:
+def their_generation_config(config: ModelConfig, *, answers: bool = False) -> dict[str, Any] | None:
     """Return the generation_config.json, or None for a model that does not generate text.
+
+    A GPT that `answers` in conversations takes the likeliest token each time, as in `jumok chat`; another one draws.
 
     The length is given as max_new_tokens: beside a max_length in this file `generate` of `transformers` warns each time
     that a caller gives max_new_tokens.
@@ -81,7 +83,8 @@ def their_generation_config(config: ModelConfig) -> dict[str, Any] | None:
     if not isinstance(config, GPTConfig) or config.labels:
         return None
     # Without top_k, `generate` of transformers keeps the 50 likeliest tokens.
-    sampling = {"do_sample": True, "temperature": TEMPERATURE, "top_k": 0}
+    drawing = {"do_sample": True, "temperature": TEMPERATURE, "top_k": 0}
+    sampling: dict[str, Any] = {"do_sample": False} if answers else drawing
     return {**_special_ids(config), **_rules(config), **sampling, "max_new_tokens": max(1, config.context_length // 2)}
 
 

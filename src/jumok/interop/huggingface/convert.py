@@ -76,7 +76,8 @@ def to_hf(model: Model, folder: str | os.PathLike[str], *, card: Card | None = N
     config, parameters = stock.for_export(model.config, parameters)
     dtype = str(model.token_embedding.weight.dtype).removeprefix("torch.")
     documents = {"config.json": {**their_config(config), "dtype": dtype, MARK: __version__}}
-    generation = their_generation_config(config)
+    answers = model.tokenizer is not None and model.tokenizer.chat is not None
+    generation = their_generation_config(config, answers=answers)
     if generation is not None:
         documents["generation_config.json"] = generation
     contents: dict[str, str] = {}
