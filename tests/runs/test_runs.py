@@ -6,6 +6,7 @@ format; folders that are files, contain other files or a run, are locked, or are
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import subprocess
@@ -377,7 +378,8 @@ def test_a_lock_is_waited_for_or_not(tmp_path: Path) -> None:
 
 def state(step: int) -> Checkpoint:
     tensors = {"model.a": torch.full((3, 2), step + 0.1), "optimizer.0.0.step": torch.tensor(float(step))}
-    return Checkpoint(step=step, tensors=tensors, numbers={"best": 0.1 + step, "cooldown": None, "logs": {"a": 5}})
+    numbers = {"best": 0.1 + step, "best_metrics": {}, "validated": step, "cooldown": None, "logs": {"a": 5}}
+    return Checkpoint(step=step, tensors=tensors, numbers=numbers)
 
 
 def test_a_state_comes_back_bit_for_bit(run: Path) -> None:
@@ -389,6 +391,20 @@ def test_a_state_comes_back_bit_for_bit(run: Path) -> None:
     assert (found.step, found.numbers) == (7, state(7).numbers)
     assert found.tensors.keys() == state(7).tensors.keys()
     assert all(torch.equal(tensor, found.tensors[name]) for name, tensor in state(7).tensors.items())
+
+
+@pytest.mark.parametrize("name", ["best", "best_metrics", "validated"])
+def test_a_state_that_lacks_a_number_is_skipped(run: Path, name: str) -> None:
+    """Its files are whole, but a resumed run ended with a KeyError."""
+    folder = RunFolder(run)
+    folder.write_checkpoint(state(7))
+    rest = {key: value for key, value in state(8).numbers.items() if key != name}
+    folder.write_checkpoint(dataclasses.replace(state(8), numbers=rest))
+    found, damaged = folder.checkpoints.newest()
+    assert found is not None
+    assert found.step == 7
+    assert len(damaged) == 1
+    assert name in damaged[0]
 
 
 def test_the_newest_two_are_kept(run: Path) -> None:

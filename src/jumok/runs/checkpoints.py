@@ -31,6 +31,7 @@ TENSORS = "tensors.safetensors"  # written by one process
 PARTS = "tensors"  # the folder of the files of several processes
 PART = re.compile(rf"{PARTS}/[\w.-]+\.safetensors")
 NUMBERS = "numbers.json"
+NEEDED = ("best", "best_metrics", "validated")  # numbers that say which parameters belong to a state
 MANIFEST = "manifest.json"  # SHA-256 of each file
 BEST_PARAMETERS = "best.safetensors"  # copy of model.safetensors, if there is one
 KEPT = 2  # steps
@@ -152,6 +153,9 @@ def read_state(folder: Path) -> Checkpoint:
     step = numbers.pop("step")
     if type(step) is not int:
         raise ValueError(f"step {step!r}")
+    absent = [name for name in NEEDED if name not in numbers]
+    if absent:
+        raise ValueError(f"{NUMBERS}: {', '.join(absent)}")
     return Checkpoint(step=step, tensors=tensors, numbers=numbers, best=best, files=files)
 
 
