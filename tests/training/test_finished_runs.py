@@ -158,9 +158,21 @@ def test_the_commands_that_train_the_model_further(
 
 
 @pytest.mark.parametrize(
-    ("sources", "texts"), [(["stories(내장)"], []), (["talk (built in)"], []), (["gone.txt"], ["TEXT"])]
+    ("sources", "texts"),
+    [
+        (["stories(내장)"], []),
+        (["talk (built in)"], []),
+        (["gone.txt"], ["TEXT"]),
+        (["stories (1).txt"], ["stories (1).txt"]),
+        (["stories (2).txt"], ["TEXT"]),
+    ],
 )
-def test_the_texts_of_that_command(sources: list[str], texts: list[str]) -> None:
+def test_the_texts_of_that_command(
+    sources: list[str], texts: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file that a browser named `stories (1).txt` was taken for the built-in stories, and its name left out."""
+    monkeypatch.chdir(tmp_path)
+    Path("stories (1).txt").touch()
     shape, config = (
         GPTConfig(family="classic", vocab_size=9, n_embd=8, n_head=1),
         TrainConfig(steps=8, optimizer="adamw"),

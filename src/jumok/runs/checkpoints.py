@@ -155,7 +155,7 @@ def read_state(folder: Path) -> Checkpoint:
         raise ValueError(f"step {step!r}")
     absent = [name for name in NEEDED if name not in numbers]
     if absent:
-        raise ValueError(f"{NUMBERS}: {', '.join(absent)}")
+        raise ValueError(tr("{file} lacks {names}", file=NUMBERS, names=", ".join(absent)))
     return Checkpoint(step=step, tensors=tensors, numbers=numbers, best=best, files=files)
 
 

@@ -21,7 +21,7 @@ from jumok.training.tasks import TASKS, Task
 
 OF_A_LAUNCH = configuration.fields_that_may_change(TrainConfig)
 LM = ("task", "lm")  # which is not named
-BUILT_IN = re.compile(r"(stories|numbers|talk) ?\(")  # begins the names of the built-in corpora, in all languages
+BUILT_IN = re.compile(r"(stories|numbers|talk)( \(built in\)|\(내장\))")  # the built-in corpora, in both languages
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,7 +46,7 @@ class RunRecord:
 
         Raises:
             ResumeError: the folder holds a model that was not trained here, or a run that an earlier version extended.
-        RunError: config.json is damaged.
+            RunError: config.json is damaged.
         """
         path = folder.path / "config.json"
         if not folder.is_trained():
@@ -133,7 +133,7 @@ def further_command(run: Path, data: Mapping[str, Any], shape: ModelConfig, conf
         data: what the run was trained on, as config.json has it. changed: settings that differ from those of the run.
     """
     sources, task = data["sources"], config.task
-    texts = [] if all(map(BUILT_IN.match, sources)) else sources if all(map(os.path.exists, sources)) else ["TEXT"]
+    texts = sources if all(map(os.path.exists, sources)) else [] if all(map(BUILT_IN.fullmatch, sources)) else ["TEXT"]
     names = task.columns if len(task.columns) == 2 else ()  # those of conversations are recognized
     columns = {name: own for name, own in zip(names, data.get("columns", ()), strict=False) if name != own}
     lora = {} if config.lora is None else {"lora": config.lora}

@@ -5,8 +5,8 @@ the model that the run began with (the reference):
 
     margin = beta ((log p(chosen) - log p(rejected)) - (log r(chosen) - log r(rejected)))
 
-The loss is -log sigmoid(margin). An answer ends with the end of its turn. Its
-log-probabilities are computed once, before the first step, and are stored in `state/`.
+The loss is -log sigmoid(margin). An answer ends with the end of its turn. The log-probabilities of the reference are
+computed once, before the first step, and are stored in `state/`.
 """
 
 from __future__ import annotations
