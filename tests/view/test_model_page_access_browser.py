@@ -33,7 +33,7 @@ OPERATED = {
 READY = {
     "chat": "document.querySelector('#chat-again')",
     "write": "document.querySelector('.candidate')",
-    "step": "document.querySelector('.step-stage canvas').height > 40",
+    "step": "document.querySelector('.step-stage canvas').height > 40 && !document.querySelector('.step[aria-busy]')",
     "attention": "document.querySelector('#viewer-head-switch')",
     "classifier": "document.querySelectorAll('.decisive span').length > 3",
     "bert": "document.querySelectorAll('.candidate').length === 8",
