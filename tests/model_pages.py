@@ -150,6 +150,33 @@ def written(page: Any, least: int = 1) -> None:
     until(page, "session.tree.path().slice(1).slice(-5).every(({ surprise }) => surprise !== undefined)")
 
 
+def controls_that_lose_the_focus(page: Any) -> list[str]:
+    """Press Enter on every button, one after the other. The document itself must never have the focus then."""
+    lost = []
+    for i in range(200):
+        name = page.evaluate(
+            """async (i) => {
+              const frame = () => new Promise((done) => requestAnimationFrame(done));
+              await frame(); // what the last one began may be drawn
+              const all = [...document.querySelectorAll("button, summary")];
+              const one = all.filter((at) => at.checkVisibility({ visibilityProperty: true }) && !at.disabled)[i];
+              one?.focus();
+              return one?.cloneNode().outerHTML;
+            }""",
+            i,
+        )
+        if name is None:
+            assert i > 3
+            return lost
+        page.keyboard.press("Enter")
+        until(page, "!window.session?.writing || session.tree.length > 60")
+        page.keyboard.press("Escape")  # of a dialog, or of what is written
+        until(page, "!window.session?.writing")
+        if page.evaluate("document.activeElement === document.body"):
+            lost.append(name)
+    raise AssertionError("there is always one more")
+
+
 def save_page(folder: Path, name: str, **texts: Any) -> Path:
     """A page of one of the models."""
     return ModelPage(MODELS[name](), name, **texts).save(folder / f"{name}.html")

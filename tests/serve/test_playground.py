@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from model_pages import controls_that_lose_the_focus
 from served_runs import log, random_model, run_folder, running, step
 
 import jumok
@@ -156,6 +157,14 @@ def test_tabs_by_keyboard_in_both_languages(visit: Visit) -> None:
     for place in ("#constructor", "#runs=%E0%A4%A"):  # addresses that a person may type
         page.evaluate("place => { location.hash = place }", place)
         page.wait_for_selector(".headline, .runs")
+
+
+@pytest.mark.parametrize("place", ["runs", "run=gpt", "new", "write=gpt", "chat=talk", "tokens"])
+def test_no_control_loses_the_focus(visit: Visit, place: str) -> None:
+    """Whatever is drawn anew when it is pressed, another view included."""
+    page = visit(f"#{place}")
+    page.locator("#main .headline, #main .choice, #main textarea").first.wait_for()
+    assert controls_that_lose_the_focus(page) == []
 
 
 def test_the_tokens_of_a_text(visit: Visit) -> None:

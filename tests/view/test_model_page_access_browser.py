@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from model_pages import PHONE, TEXT, Visits, until, written
+from model_pages import PHONE, TEXT, Visits, controls_that_lose_the_focus, until, written
 
 pytestmark = [pytest.mark.browser, pytest.mark.long]
 
@@ -166,6 +166,29 @@ def test_the_tab_key_reaches_every_control_and_comes_back(
         .map((node) => node.cloneNode().outerHTML)"""
     )
     assert lost == []
+
+
+@pytest.mark.parametrize(("name", "view"), VIEWS)
+def test_the_focus_stays_where_the_reader_is(visit: Visits, model_page: ModelPages, name: str, view: str) -> None:
+    """It went to the document when a control was hidden, switched off or made anew, and no key reached the view then."""
+    page = shown(visit, model_page(name), view)
+    assert controls_that_lose_the_focus(page) == []
+
+
+def test_writing_is_stopped_by_the_keyboard_where_it_was_begun(visit: Visits, model_page: ModelPages) -> None:
+    """Write hides itself and candidates are switched off meanwhile: Esc did nothing, and the place was lost."""
+    page = shown(visit, model_page("gpt"), "write")
+    page.select_option("#length", "2000")
+    for begins in ("#tool-write", ".candidate:enabled >> nth=3"):
+        page.locator(begins).focus()
+        page.evaluate("window.begins = document.activeElement")
+        before = page.evaluate("session.tree.length")
+        page.keyboard.press("Enter")
+        until(page, f"session.writing && session.tree.length > {before}")
+        page.keyboard.press("Escape")
+        until(page, "!session.writing")
+        until(page, "document.activeElement === window.begins")
+        assert page.evaluate("session.tree.length") < 2000
 
 
 def walk(page: Any, selector: str, key: str = "Tab") -> None:

@@ -21,7 +21,7 @@ from matplotlib.image import imread
 import jumok
 from jumok.interpret.record import record
 from jumok.view.page import Page
-from model_pages import PHONE, TEXT, Visits, gpt, pairs, until
+from model_pages import PHONE, TEXT, Visits, controls_that_lose_the_focus, gpt, pairs, until
 
 pytestmark = pytest.mark.browser
 
@@ -401,6 +401,13 @@ def test_the_keyboard_reaches_everything(visit: Visits, pages: Pages) -> None:
 
 
 @pytest.mark.long
+@pytest.mark.parametrize("view", ["heads", "model", "neurons", "matrix", "text"])
+def test_no_control_loses_the_focus(visit: Visits, pages: Pages, view: str) -> None:
+    page = visit.load(pages("gpt")[2], link=f"view={view}")
+    settle(page, f"state.view === '{view}'")
+    assert controls_that_lose_the_focus(page) == []
+
+
 def test_every_view_is_saved_as_a_figure(visit: Visits, pages: Pages, tmp_path: Path) -> None:
     page = visit(pages("gpt")[2], link="layer=1&head=1&heads=1&token=5")
     for view in ("heads", "model", "neurons", "matrix", "text"):

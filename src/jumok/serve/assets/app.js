@@ -1,5 +1,6 @@
 // The entry of the playground.
 
+import { keepFocus } from "../../view/assets/base/focus.js";
 import { ChatView } from "./chat_view.js";
 import { NewView } from "./new_view.js";
 import { RunView } from "./run_view.js";
@@ -16,4 +17,5 @@ const shell = new Shell({
   run: (host, owner, name) => new RunView(host, owner, name),
   new: (host, owner) => new NewView(host, owner),
 });
+keepFocus();
 void shell.start();

@@ -31,7 +31,6 @@ export class NewView {
   close() {}
 
   show() {
-    const focused = document.activeElement?.id;
     const { shell } = this;
     if (!shell.about.writes) {
       this.host.replaceChildren(element("p", { class: "nothing", text: t("new.closed") }));
@@ -70,7 +69,6 @@ export class NewView {
         ]),
       ]),
     );
-    if (focused) document.getElementById(focused)?.focus();
   }
 
   /** Change what is chosen. @param {object} fields */

@@ -78,7 +78,6 @@ export class RunView {
     const { run } = this;
     const samples = this.host.querySelector(".samples");
     const opened = new Set([...this.host.querySelectorAll("details[open]")].map((one) => one.id));
-    const focused = document.activeElement?.id;
     this.curve = element("div", { class: "chart-host", id: "curve" });
     const parts = [
       element("div", { class: "headline" }, [
@@ -108,7 +107,6 @@ export class RunView {
     const list = this.host.querySelector(".samples");
     if (list && samples) list.scrollTop = samples.scrollTop;
     this.drawCurve();
-    if (focused) document.getElementById(focused)?.focus();
   }
 
   figuresOf() {

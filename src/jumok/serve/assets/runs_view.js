@@ -56,7 +56,6 @@ export class RunsView {
 
   /** @param {any} listed */
   render({ runs, started }) {
-    const focused = document.activeElement?.id;
     const order = { running: 0, starting: 1 };
     const rank = (/** @type {any} */ run) => order[/** @type {"running"} */ (run.state)] ?? 2;
     runs.sort((/** @type {any} */ a, /** @type {any} */ b) => rank(a) - rank(b) || (b.changed ?? 0) - (a.changed ?? 0));
@@ -66,7 +65,6 @@ export class RunsView {
       ...(started ? [startedCard(started)] : []),
       ...runs.map((/** @type {any} */ run) => card(run)),
     );
-    if (focused) document.getElementById(focused)?.focus();
   }
 }
 

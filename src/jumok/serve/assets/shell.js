@@ -115,6 +115,7 @@ export class Shell {
     const place = `${known}=${value}`;
     if (place === this.place) return;
     this.view?.close();
+    if (part("main").contains(document.activeElement)) part("main").focus();
     this.place = place;
     const host = element("div", { class: "studio" });
     part("main").replaceChildren(host);
@@ -147,7 +148,6 @@ export class Shell {
     const chosen = this.tab();
     document.title = `jumok · ${t(`desk.tab.${chosen}`)}`;
     part("tabs").setAttribute("aria-label", t("desk.tabs"));
-    const focused = document.activeElement?.id;
     const attributes = (/** @type {string} */ name) => ({
       id: `tab-${name}`,
       "aria-controls": "main",
@@ -155,7 +155,6 @@ export class Shell {
     });
     part("tabs").replaceChildren(...tabButtons(TABS, attributes, (name) => this.go(name)));
     markTab(part("tabs"), chosen);
-    if (focused?.startsWith("tab-")) part(`tab-${chosen}`).focus();
   }
 
   /** @param {string} language @param {boolean} [chosen] by the reader */
@@ -166,7 +165,6 @@ export class Shell {
     if (!chosen) return;
     keep("jumok-language", language);
     this.render();
-    part("tool-language").focus();
     this.view?.show();
   }
 

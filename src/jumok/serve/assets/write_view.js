@@ -70,7 +70,6 @@ export class WriteView {
       this.host.replaceChildren(element("p", { class: "nothing", text: t("write.none") }));
       return;
     }
-    const focused = document.activeElement?.id;
     const prompt = element("textarea", {
       id: "prompt",
       rows: 3,
@@ -120,7 +119,6 @@ export class WriteView {
       this.detail,
       this.stage,
     );
-    if (focused) document.getElementById(focused)?.focus();
   }
 
   /** @param {number} place */

@@ -71,7 +71,6 @@ export class Conversation {
   /** Everything, in the language of the page. */
   show() {
     const { turns, writing, edited, log, field, rules } = this;
-    const focused = document.activeElement?.id ?? "";
     const idle = { disabled: writing || !turns.length };
     this.bar.replaceChildren(
       tool("inside", () => this.set({ inside: !this.inside }), { pressed: this.inside }),
@@ -101,7 +100,6 @@ export class Conversation {
     const note = element("p", { class: "note", text: this.partner.note, hidden: !this.partner.note });
     log.replaceChildren(note, ...(turns.length ? turns.flatMap((turn) => this.turnOf(turn)) : [empty]));
     this.note.textContent = edited ? t("chat.edited") : this.left ? t("chat.left", { n: count(this.left) }) : "";
-    if (focused.startsWith("chat-")) document.getElementById(focused)?.focus();
   }
 
   /** @param {{inside?: boolean, edited?: Turn | null}} fields */

@@ -1,5 +1,6 @@
 // The entry of a page with a model: opens the model, shows the views that its kind has, or says what is wrong.
 
+import { keepFocus } from "../base/focus.js";
 import { showTrouble } from "../base/page_chrome.js";
 import { messageOf, preferredLanguage, setLanguage } from "../base/words.js";
 import { AnswerView } from "./answer_view.js";
@@ -86,6 +87,7 @@ async function openPage() {
   return { session, frame };
 }
 
+keepFocus();
 const ready = openPage();
 // What tests and a curious reader ask: the promise of the page, and what its views share.
 Object.defineProperty(window, "jumok", { value: Object.freeze({ ready }), enumerable: true });

@@ -158,7 +158,6 @@ export class AttentionView {
 
   renderSwitches() {
     const { off } = this.session;
-    const held = this.switches.contains(document.activeElement);
     const all =
       off.length > 1
         ? button(t("attention.allOn"), { "data-off": "none", onclick: () => this.session.set({ off: [] }) })
@@ -176,7 +175,6 @@ export class AttentionView {
       ),
       ...(this.effect && off.length ? [this.effectElement(this.effect)] : []),
     );
-    if (held) (this.switches.querySelector("button") ?? this.shell?.page.stage)?.focus({ preventScroll: true });
     this.shell?.renderControls();
   }
 

@@ -123,6 +123,7 @@ export class Frame {
         class: "view",
         id: `panel-${name}`,
         role: "tabpanel",
+        tabindex: -1,
         "aria-labelledby": `tab-${name}`,
       });
       part("main").append(host);

@@ -59,7 +59,7 @@ export class StepView {
       this.checks,
     ]);
     this.body = element("div", { class: "step-body" }, [this.map.element, this.partBox]);
-    this.root = element("section", { class: "step", hidden: true }, [
+    this.root = element("section", { class: "step", hidden: true, tabindex: -1 }, [
       element("div", { class: "step-top" }, [this.places.element, this.choosers]),
       this.player.element,
       this.status,
@@ -224,7 +224,6 @@ export class StepView {
   }
 
   renderChoosers() {
-    const held = document.activeElement?.id;
     const { about, theme } = this;
     const chipOf = (
       /** @type {string} */ kind,
@@ -258,7 +257,6 @@ export class StepView {
       row("layer", about.n_layer, () => theme.accent),
       row("head", about.n_head, (head) => headColour(head, theme)),
     );
-    if (held?.startsWith("step-")) document.getElementById(held)?.focus({ preventScroll: true });
   }
 
   /** The parts that this model and layer have; the one that is open stays open if it can. */

@@ -36,7 +36,7 @@ export class TreeView {
   /** @param {Event} event */
   at(event) {
     const item = /** @type {Element} */ (event.target).closest("[role=treeitem]");
-    return item ? this.shown.find(({ number }) => String(number) === item.getAttribute("data-branch")) : undefined;
+    return item ? this.shown.find(({ number }) => item.id === `branch-${number}`) : undefined;
   }
 
   /** @param {MouseEvent} event */
@@ -60,16 +60,11 @@ export class TreeView {
       Home: order[0],
       End: order.at(-1),
     }[event.key];
-    if (to) this.focus(to.number);
+    if (to) document.getElementById(`branch-${to.number}`)?.focus();
     else if ((event.key === "Enter" || event.key === " ") && !this.session.writing) this.session.go(branch);
     else return;
     event.preventDefault();
     event.stopPropagation();
-  }
-
-  /** @param {number | string} number of a branch */
-  focus(number) {
-    /** @type {HTMLElement | null} */ (this.list.querySelector(`[data-branch="${number}"]`))?.focus();
   }
 
   /** Show the tree as it is. */
@@ -104,9 +99,7 @@ export class TreeView {
     this.picture.setAttribute("width", String(width));
     this.picture.setAttribute("height", String(ROW * shown.length));
     this.picture.replaceChildren(...shown.flatMap((branch, i) => this.line(branch, i, rows, scale)));
-    const focused = document.activeElement?.closest?.("[data-branch]")?.getAttribute("data-branch");
     this.list.replaceChildren(...shown.map((branch) => this.item(branch)));
-    if (focused) this.focus(focused);
   }
 
   /**
@@ -144,8 +137,8 @@ export class TreeView {
       "li",
       {
         role: "treeitem",
+        id: `branch-${branch.number}`,
         tabindex: here ? 0 : -1,
-        "data-branch": branch.number,
         "aria-selected": String(here),
         "aria-label": [text, ...figures].join(", "),
       },

@@ -1,5 +1,6 @@
 // The entry of a saved page: reads the trace in it, shows it, or says what is wrong.
 
+import { keepFocus } from "../base/focus.js";
 import { showTrouble } from "../base/page_chrome.js";
 import { Shell } from "./shell.js";
 import { EngineError } from "../model/errors.js";
@@ -26,4 +27,5 @@ async function openPage() {
   }
 }
 
+keepFocus();
 openPage();

@@ -56,7 +56,10 @@ export function buildFrame(root, { prefix = "", embedded = false } = {}) {
       part("place", "div"),
       part("options", "details", {}, [element("summary", { "data-word": "options" }), part("optionsBody", "div")]),
     ]),
-    part("main", embedded ? "div" : "main", { hidden: true }, [stage, part("panel", "aside", { hidden: true })]),
+    part("main", embedded ? "div" : "main", { hidden: true, tabindex: -1 }, [
+      stage,
+      part("panel", "aside", { hidden: true }),
+    ]),
     part("footer", embedded ? "div" : "footer", { hidden: true }, [
       part("status", "p"),
       part("tableToggle", "button", toggle),

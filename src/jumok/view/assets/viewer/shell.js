@@ -51,7 +51,6 @@ const VIEW_CHOOSERS = {
   matrix: ["block", "layer", "head", "grouping"],
   text: [],
 };
-const SHELL_FIELDS = "button, select, input";
 const TOAST = 2600; // milliseconds
 const DRAG_FROM = 4; // pixels; less is a click
 const DOUBLE_CLICK = 400; // milliseconds
@@ -62,7 +61,6 @@ const FIGURE_VIEWS = { cross: "cross-attention" };
 /** @typedef {import("./trace.js").Trace} Trace */
 /** @typedef {import("../base/colours.js").Theme} Theme */
 /** @typedef {{x: number, y: number, width: number, height: number}} Box */
-/** @typedef {{place: HTMLElement, id: string, index: number}} Held the control that has the focus */
 /** @typedef {{isOff: (layer: number, head: number) => boolean, toggle: (layer: number, head: number) => void}} ModelHeads */
 
 export class Shell {
@@ -432,7 +430,6 @@ export class Shell {
 
   renderControls() {
     const { page } = this;
-    const held = this.heldFocus();
     const choosers = VIEW_CHOOSERS[this.store.get("view")];
     const made = Object.fromEntries(choosers.map((name) => [name, this.chooser(name)]));
     page.place.replaceChildren(...["block", "layer", "head", "heads"].map((name) => made[name]).filter(Boolean));
@@ -441,26 +438,6 @@ export class Shell {
     page.optionsBody.replaceChildren(...[made.grouping, ...own].filter(Boolean));
     page.options.hidden = page.optionsBody.childElementCount === 0;
     page.controls.hidden = page.options.hidden && page.place.childElementCount === 0;
-    this.holdFocus(held);
-  }
-
-  /** Controls are made anew; the one in use stays the one in use. */
-  heldFocus() {
-    const { activeElement } = document;
-    for (const place of [this.page.place, this.page.optionsBody, this.page.panel]) {
-      if (!activeElement || !place.contains(activeElement)) continue;
-      return { place, id: activeElement.id, index: [...place.querySelectorAll(SHELL_FIELDS)].indexOf(activeElement) };
-    }
-    return null;
-  }
-
-  /** @param {Held | null} held */
-  holdFocus(held) {
-    if (!held) return;
-    const named = held.id ? document.getElementById(held.id) : null;
-    const fields = /** @type {NodeListOf<HTMLElement>} */ (held.place.querySelectorAll(SHELL_FIELDS));
-    const again = named ?? fields[held.index];
-    (again ?? this.page.stage).focus({ preventScroll: true });
   }
 
   /** @param {string} name */
@@ -822,10 +799,8 @@ export class Shell {
     const label = t("canvas.label", { view: t(`tab.${this.store.get("view")}`), place: view.title() });
     page.base.setAttribute("aria-label", `${label}. ${summary}`);
     const panel = view.panel?.() ?? null;
-    const held = page.panel.contains(document.activeElement) ? this.heldFocus() : null;
     if (panel !== page.panel.firstChild) page.panel.replaceChildren(...(panel ? [panel] : []));
     page.panel.hidden = panel === null;
-    this.holdFocus(held);
     this.renderTable();
   }
 
