@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from jumok.view.bundle import bundle
+from jumok.view.bundle import bundle, packaged
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCE = Path(str(resources.files("jumok")))
@@ -184,6 +184,24 @@ def test_each_word_is_defined_once_and_used() -> None:
         if key in words or all(f'"{part}"' in sources for part in key.split(".")):  # of `${name}.${by}`
             continue
         assert any(f"{part}${{" in made or f"}}{part}" in made for part in parts), key
+
+
+@pytest.mark.parametrize("entry", ENTRIES)
+def test_each_word_of_a_page_is_defined_on_it_with_its_values(entry: str) -> None:
+    """A card of the playground showed "fact.parameters": the key of a word that another page had, and lost."""
+    read: dict[str, str] = {}
+    bundle(entry, lambda path: read.setdefault(path, packaged(path)))
+    words = {key: both for path in read if path.endswith(".toml") for key, both in tomllib.loads(read[path]).items()}
+    # Not messageOf: a page without an engine does not call it.
+    modules = "".join(one for path, one in read.items() if path.endswith(".js") and not path.endswith("/words.js"))
+    for first in re.findall(r"(?<![\w.])t\(([^,()]*)[,)]", modules):
+        for key in re.findall(r'"([\w.-]+)"', re.sub(r"===? *\"[^\"]*\"|`[^`]*`", "", first)):
+            assert key in words, (entry, key)
+        for start in re.findall(r"`([\w.-]+)\$\{", first):
+            assert any(key.startswith(start) for key in words), (entry, start)
+    for key, values in re.findall(r'(?<![\w.])t\("([\w.-]+)"(?:, \{([^{}]*)\})?\)', modules):
+        given = {part.partition(":")[0].strip() for part in values.split(",")}
+        assert all(set(FIELD.findall(sentence)) <= given for sentence in words[key]), (entry, key)
 
 
 def test_each_refusal_of_an_engine_has_words_for_its_values() -> None:

@@ -85,7 +85,7 @@ function card(run) {
   const link = element("a", { href: `#run=${encodeURIComponent(name)}`, id: `run-${name}`, text: name });
   const shape = [
     run.task ? t(`task.${run.task}`) : null,
-    run.parameters ? t("fact.parameters", { n: shortCount(run.parameters) }) : null,
+    run.parameters ? t("run.parameters.count", { n: shortCount(run.parameters) }) : null,
     run.tokenizer,
     (run.sources ?? []).join(", ") || null,
   ]
