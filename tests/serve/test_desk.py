@@ -152,6 +152,10 @@ def test_a_run_with_its_curve(desk: Desk, root: Path) -> None:
     assert (found["kind"], found["task"], found["n_layer"], found["floor"]) == ("gpt", "lm", 1, 0.5)
     assert (found["sources"], found["usable"], found["verdict"]) == (["a.txt"], True, None)
     assert found["config"]["train"] == {"task": "lm", "steps": 10}
+    path = root / "novel" / "config.json"
+    for task, told in (("chat", "chat"), ("chess", "lm"), ([], "lm")):  # what it learned; else what the model is
+        path.write_text(json.dumps({**json.loads(path.read_text(encoding="utf-8")), "train": {"task": task}}))
+        assert desk.run("novel")["task"] == told
     log(root / "novel", step(3, 2.0), {"event": "sample", "step": 1, "text": "밤", "kept": True})
     log(root / "novel", {"event": "verdict", "step": 2, "kind": "too_short", "numbers": {}})
     found = desk.run("novel")
@@ -315,6 +319,7 @@ def test_bad_names_of_new_runs(steady: Desk, name: str) -> None:
         {"task": "chess"},
         {"columns": {"text": "본문"}},
         {"columns": {"out": "/tmp"}, "task": "classify"},
+        {"columns": {"text": "본문"}, "task": "chat"},
         {"device": "cuda"},
     ],
 )
@@ -353,8 +358,9 @@ class Recorded(subprocess.Popen[bytes]):
             {"task": "seq2seq", "columns": {"source": "a", "target": "b"}, "tokenizer": "jamo"},
             ["--task=seq2seq", "--tokenizer=jamo", "--minutes=10", "--source=a", "--target=b"],
         ),
+        ({"task": "chat"}, ["--task=chat", "--minutes=10"]),
     ],
-    ids=["lm", "mlm", "classify", "seq2seq"],
+    ids=["lm", "mlm", "classify", "seq2seq", "chat"],
 )
 def test_what_is_started(
     desk: Desk, root: Path, monkeypatch: pytest.MonkeyPatch, body: dict[str, Any], options: list[str]

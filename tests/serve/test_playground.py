@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from model_pages import controls_that_lose_the_focus
 from served_runs import log, random_model, run_folder, running, step
 
 import jumok
@@ -25,6 +24,7 @@ from jumok.serve.app import create_app
 from jumok.serve.run_folders import RunFolders
 from jumok.serve.served_models import ServedModels
 from jumok.serve.settings import ServeSettings
+from model_pages import controls_that_lose_the_focus
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed: pip install playwright")
 
@@ -196,7 +196,12 @@ def test_the_columns_of_a_table_are_menus_for_each_task(visit: Visit) -> None:
     table = {"name": "평.csv", "mimeType": "text/csv", "buffer": "평점,리뷰\n5,재미있어요\n".encode("cp949")}
     page.locator("#file").set_input_files(table)
     page.locator("#column-column").wait_for()
-    for task, columns in (("seq2seq", ["source", "target"]), ("mlm", ["column"]), ("classify", ["text", "label"])):
+    for task, columns in (
+        ("seq2seq", ["source", "target"]),
+        ("mlm", ["column"]),
+        ("chat", []),
+        ("classify", ["text", "label"]),
+    ):
         page.locator("#task").select_option(task)
         found = page.locator("select[id^=column-]").evaluate_all("all => all.map(({ id }) => id.slice(7))")
         assert found == columns

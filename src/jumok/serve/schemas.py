@@ -224,7 +224,14 @@ class TokenizeBody(ModelBody):
 
 LONGEST_MINUTES = 10_080.0  # a week
 # The columns of a table that each task reads, by the names of the options of `jumok train`.
-COLUMNS = {"lm": ["column"], "mlm": ["column"], "classify": ["text", "label"], "seq2seq": ["source", "target"]}
+# Those of conversations are recognized.
+COLUMNS = {
+    "lm": ["column"],
+    "classify": ["text", "label"],
+    "seq2seq": ["source", "target"],
+    "mlm": ["column"],
+    "chat": [],
+}
 
 
 class PageBody(ModelBody):
@@ -249,7 +256,7 @@ class StartBody(NameBody):
     """
 
     text: str | None = Field(None, max_length=300)
-    task: Literal["lm", "mlm", "classify", "seq2seq"] = "lm"
+    task: Literal[*COLUMNS] = "lm"  # type: ignore[valid-type]
     columns: dict[str, str] = Field(default_factory=dict, max_length=2)
     size: Literal[*SIZES] | None = None  # type: ignore[valid-type]
     tokenizer: Literal["char", "jamo", "bpe"] | None = None
@@ -258,8 +265,9 @@ class StartBody(NameBody):
     @model_validator(mode="after")
     def _columns_of_the_task(self) -> StartBody:
         if unknown := set(self.columns) - set(COLUMNS[self.task]):
-            known = ", ".join(COLUMNS[self.task])
-            raise APIError(f"the task {self.task} has the columns {known}, not {min(unknown)[:50]!r}.", param="columns")
+            known = ", ".join(COLUMNS[self.task]) or "none"
+            wrong = f"columns to choose for the task {self.task}: {known}, not {min(unknown)[:50]!r}."
+            raise APIError(wrong, param="columns")
         return self
 
 

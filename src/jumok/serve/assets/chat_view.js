@@ -3,7 +3,7 @@
 import { choice, element } from "../../view/assets/base/controls.js";
 import { t } from "../../view/assets/base/words.js";
 import { Conversation } from "../../view/assets/chat/conversation.js";
-import { sharesOf, visible } from "./column.js";
+import { readable, sharesOf } from "./column.js";
 import { settingFields } from "./fields.js";
 import { ask, listen } from "./server.js";
 
@@ -105,7 +105,7 @@ export class ChatView {
   look({ text, alternatives = [] }) {
     this.detail.hidden = false;
     this.detail.replaceChildren(
-      element("h3", { text: t("write.candidates", { token: visible(text) }) }),
+      element("h3", { text: t("write.candidates", { token: readable(text) }) }),
       sharesOf(/** @type {[string, number][]} */ (alternatives), text),
     );
   }

@@ -3,9 +3,11 @@
 import { element } from "../../view/assets/base/controls.js";
 import { count, decimal, percent, t } from "../../view/assets/base/words.js";
 import { tokenCell } from "../../view/assets/chat/token_cell.js";
+import { visible, visibleBytes } from "../../view/assets/model/visible.js";
 import { listen, post } from "./server.js";
 
 const LIKELY = 8; // candidates that are asked for with each token
+const MEASURED = 0.1; // seconds: what arrives in less, such as all at once, has no speed
 
 /** @typedef {{id: string, task: string | null, chat: boolean}} Model */
 /** @typedef {{prompt: string, tokens: number, temperature: number, top_p: number, seed: number}} Settings */
@@ -145,12 +147,11 @@ export class Column {
     };
     const given = this.tokens.filter((token) => token.given);
     const own = this.tokens.filter((token) => !token.given);
-    const speed = own.length / Math.max(this.seconds, 1e-3);
+    const speed = this.seconds < MEASURED ? null : t("write.speed", { n: count(own.length / this.seconds) });
     const parts = [
       given.length > 1 ? t("write.prompted", { surprise: decimal(mean(given), 2) }) : null,
-      own.length > 1
-        ? t("write.figures", { surprise: decimal(mean(own), 2), n: count(own.length), speed: count(Math.round(speed)) })
-        : null,
+      own.length > 1 ? t("write.figures", { surprise: decimal(mean(own), 2), n: count(own.length) }) : null,
+      speed,
     ];
     this.figures.textContent = parts.filter(Boolean).join(" · ");
   }
@@ -184,7 +185,7 @@ export function sharesOf(rows, chosen, onpick) {
     rows.map(([name, share]) => {
       const bar = element("span", { class: "share-bar", "aria-hidden": "true" });
       bar.style.width = `${Math.max(0.5, 100 * share)}%`;
-      const shown = visible(name);
+      const shown = readable(name);
       return element("li", { class: name === chosen ? "chosen" : "" }, [
         onpick && !name.startsWith("bytes:")
           ? element("button", { type: "button", class: "share-token", text: shown, onclick: () => onpick(name) })
@@ -196,8 +197,8 @@ export function sharesOf(rows, chosen, onpick) {
   );
 }
 
-/** A token with a sign for each space and line break; a part of a character as its bytes, such as <EB>. @param {string} token */
-export function visible(token) {
-  if (token.startsWith("bytes:")) return token.slice(6).replace(/\\x(..)/g, (_, byte) => `<${byte.toUpperCase()}>`);
-  return token.replaceAll(" ", "␣").replaceAll("\n", "↵");
+/** A token in which everything can be seen; the server writes a part of a character as "bytes:\\xEB". @param {string} token */
+export function readable(token) {
+  if (!token.startsWith("bytes:")) return visible(token);
+  return visibleBytes(Uint8Array.from(token.matchAll(/\\x(..)/g), ([, byte]) => parseInt(byte, 16)));
 }

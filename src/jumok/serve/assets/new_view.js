@@ -4,7 +4,6 @@ import { button, choice, element } from "../../view/assets/base/controls.js";
 import { count, t } from "../../view/assets/base/words.js";
 import { post, upload } from "./server.js";
 
-const TASKS = ["lm", "classify", "seq2seq", "mlm"];
 const TOKENIZERS = ["", "char", "jamo", "bpe"];
 const SUFFIXES = ".txt,.md,.csv,.tsv,.jsonl,.json,.parquet,.arrow,text/plain";
 
@@ -48,7 +47,7 @@ export class NewView {
         element("div", { class: "line" }, [
           this.choice(
             "task",
-            TASKS.map((one) => [one, t(`task.${one}`)]),
+            Object.keys(shell.about.columns).map((one) => [one, t(`task.${one}`)]),
           ),
           ...this.columnChoices(),
         ]),

@@ -7,6 +7,7 @@ import { badge, facts, nats, speed, time } from "./format.js";
 import { ask, isGone, post } from "./server.js";
 
 const EVERY = 2000; // milliseconds
+const TALKS = new Set(["chat", "preference", "reward"]); // tasks of models that answer
 
 /** @typedef {import("./shell.js").Shell} Shell */
 
@@ -146,9 +147,10 @@ export class RunView {
   actions() {
     const { run, shell } = this;
     const actions = [];
+    const place = TALKS.has(run.task) ? "chat" : "write";
     if (run.usable)
       actions.push(
-        button(t("run.write"), { id: "open-write", onclick: () => shell.go(`write=${encodeURIComponent(run.name)}`) }),
+        button(t(`run.${place}`), { id: "open", onclick: () => shell.go(`${place}=${encodeURIComponent(run.name)}`) }),
       );
     if (!shell.about.writes) return actions;
     if (run.state === "running" || run.state === "starting") {

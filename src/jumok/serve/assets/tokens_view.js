@@ -2,7 +2,7 @@
 
 import { element } from "../../view/assets/base/controls.js";
 import { count, decimal, t } from "../../view/assets/base/words.js";
-import { visible } from "./column.js";
+import { readable } from "./column.js";
 import { ask, post } from "./server.js";
 
 const WAIT = 250; // milliseconds after a key
@@ -111,7 +111,7 @@ function shown({ model, ids, tokens }, characters) {
       "p",
       { class: "pieces" },
       tokens.map((token, i) =>
-        element("span", { class: `piece hue-${i % HUES}`, title: `${ids[i]}`, text: visible(token) }),
+        element("span", { class: `piece hue-${i % HUES}`, title: `${ids[i]}`, text: readable(token) }),
       ),
     ),
   ]);

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from jumok.config import count_parameters
+from jumok.config._tasks import TASK_CONFIGS
 from jumok.config.features import task_of
 from jumok.corpora.hub import is_hf
 from jumok.errors import JumokError, RunError
@@ -96,6 +97,8 @@ def _facts(config: JSON | None, folder: Path) -> JSON:
         facts["tokenizer"] = str(config["tokenizer"]["kind"])
         facts["floor"] = number(config["data"].get("floor"))
         facts["sources"] = [Path(source).name for source in config["data"].get("sources") or []]
+        if (trained := str(config["train"]["task"])) in TASK_CONFIGS:  # a model that answers is a language model
+            facts["task"] = trained
     return facts
 
 

@@ -110,7 +110,7 @@ export class AttentionView {
   note() {
     const empty = !this.session.ids.length;
     this.frame.hidden = empty || !this.shell;
-    this.status.textContent = empty ? t("attention.empty") : "";
+    this.status.textContent = empty ? t("attention.empty") : this.known ? "" : t("attention.working");
   }
 
   /** @param {any} error */
