@@ -93,7 +93,7 @@ def picture_viewer(browser: Browser, runs: dict[str, Path], name: str, folder: P
     """One view of the viewer, in both languages."""
     run, text, view, height, theme = VIEWS[name]
     file = folder / f"{name}.html"
-    words = ["view", str(runs[run]), text, "--neurons", "all", "--exact", "--out", str(file), "--quiet"]
+    words = ["view", str(runs[run]), text, "--layer", "1", "--exact", "--out", str(file), "--quiet"]
     subprocess.run([sys.executable, "-m", "jumok", *words], check=True)
     for language in LANGUAGES:
         page = browser.new_page(viewport={"width": 1180, "height": height}, locale=language)

@@ -170,7 +170,7 @@ def test_the_tab_key_reaches_every_control_and_comes_back(
 
 @pytest.mark.parametrize(("name", "view"), VIEWS)
 def test_the_focus_stays_where_the_reader_is(visit: Visits, model_page: ModelPages, name: str, view: str) -> None:
-    """It went to the document when a control was hidden, switched off or made anew, and no key reached the view then."""
+    """It went to the document when a control was hidden, switched off or made anew; no key reached the view."""
     page = shown(visit, model_page(name), view)
     assert controls_that_lose_the_focus(page) == []
 
