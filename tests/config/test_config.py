@@ -44,13 +44,16 @@ def resolved(
     size: str | None = None,
     kind: type[ModelConfig] | None = None,
     init: ModelConfig | None = None,
+    trained_with: TrainConfig | None = None,
     material: str = "",
 ) -> tuple[Any, TrainConfig]:
     """The configurations that a command with these settings has."""
     task = TASK_CONFIGS[settings.get("task", "lm")]
     kind = kind or (task.kinds[0] if init is None else type(init))
     defaults = task.material_defaults[material] if material else {}
-    return resolve(kind, None, task, defaults, named_settings(settings, size, kind, task), init=init)
+    earlier = None if trained_with is None else trained_with.to_dict()
+    given = named_settings(settings, size, kind, task)
+    return resolve(kind, None, task, defaults, given, init=init, trained_with=earlier)
 
 
 BAD_SHAPES: list[tuple[dict[str, Any], str]] = [
@@ -291,6 +294,36 @@ def test_a_classifier_goes_on_from_another_model_at_a_lower_rate() -> None:
     assert resolved({"task": "classify", "matrix_learning_rate": 0.01}, init=init)[1].matrix_learning_rate == 0.01
     assert resolved({"task": "classify"})[1].matrix_learning_rate == 0.02
     assert resolved({"lora": 2}, init=init)[1].optimizer == "adamw"
+
+
+def test_a_model_is_trained_further_as_the_run_of_it_was() -> None:
+    """At the rates for other tasks it became worse on its own text; a run that learned by AdamW went on with Muon."""
+    task = MLMConfig(mask_rate=0.3)
+    learns: dict[str, Any] = {"task": task, "optimizer": "adamw", "learning_rate": 7e-4, "batch_size": 4, "clip": 0.0}
+    others: dict[str, Any] = {"eval_every": 3, "keep": "last", "seed": 5, "precision": "float32", "compile": "on"}
+    run = TrainConfig(**learns, **others, steps=9)
+    init = BERTConfig(vocab_size=300)
+    _, further = resolved({"task": "mlm", "steps": 20}, init=init, trained_with=run)
+    # It learns as that run did; its length, its validations and what the machine decides are its own.
+    assert further == TrainConfig(**learns, steps=20)
+    _, given = resolved({"task": "mlm", "learning_rate": 1e-5, "mask_rate": 0.2}, init=init, trained_with=run)
+    assert (given.learning_rate, given.to_dict()["mask_rate"], given.batch_size) == (1e-5, 0.2, 4)
+
+
+@pytest.mark.parametrize(
+    ("settings", "earlier"),
+    [
+        ({"task": "chat"}, TrainConfig(steps=3)),
+        ({"task": "classify"}, TrainConfig(steps=3)),
+        ({"optimizer": "adamw"}, TrainConfig(steps=3)),
+        ({"lora": 2}, TrainConfig(steps=3)),
+        ({}, TrainConfig(steps=3, optimizer="adamw", lora=2)),
+    ],
+)
+def test_what_suited_a_run_suits_no_other_kind_of_learning(settings: dict[str, Any], earlier: TrainConfig) -> None:
+    init = GPTConfig(vocab_size=300)
+    assert resolved(settings, init=init, trained_with=earlier) == resolved(settings, init=init)
+    assert resolved({}, init=init, trained_with=TrainConfig(steps=3)) != resolved({}, init=init)
 
 
 def test_the_shape_of_a_model_to_begin_with_is_kept() -> None:

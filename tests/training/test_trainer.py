@@ -407,13 +407,16 @@ def test_a_step_without_finite_loss_is_skipped(
     assert trainer.folder.logs.metrics()[2]["loss"] is None
 
 
+@pytest.mark.parametrize(
+    ("optimizer", "rates"), [("muon", r"learning_rate=0\.0017 matrix_learning_rate=0\.0067"), ("adamw", r"=0\.0017")]
+)
 def test_three_in_a_row_end_the_run_with_its_state_saved(
-    start: Start, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    start: Start, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, optimizer: str, rates: str
 ) -> None:
-    trainer = start()
+    trainer = start(optimizer=optimizer)
     poison(trainer, monkeypatch, {1, 2, 3})
     seen: list[Event] = []
-    with pytest.raises(TrainingError, match=r"3 steps in a row.*learning_rate=0\.0017"):
+    with pytest.raises(TrainingError, match=rf"3 steps in a row.*{rates}\."):
         seen.extend(trainer.run())
     [verdict] = only(seen, Verdict)
     assert verdict.kind == "diverged"

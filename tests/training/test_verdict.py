@@ -88,9 +88,12 @@ def test_a_run_that_learned_nothing_says_so(start: Start) -> None:
     assert "--steps=200" in verdict.command
 
 
-def test_a_last_loss_that_is_not_finite_is_a_divergence(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
-    """metrics.jsonl has null for it."""
-    trainer = start(steps=8, eval_every=1, sample_tokens=0, patience=0)
+@pytest.mark.parametrize(("optimizer", "rates"), [("muon", 2), ("adamw", 1)])
+def test_a_last_loss_that_is_not_finite_is_a_divergence(
+    start: Start, monkeypatch: pytest.MonkeyPatch, optimizer: str, rates: int
+) -> None:
+    """metrics.jsonl has null for it. The command named the rate of Muon for AdamW, too."""
+    trainer = start(steps=8, eval_every=1, sample_tokens=0, patience=0, optimizer=optimizer)
     figures, sums = iter([1.0, *[2.0] * 20]), trainer.task.loss_sums
 
     def validate(model: Any, max_tokens: int) -> dict[str, float]:
@@ -103,6 +106,7 @@ def test_a_last_loss_that_is_not_finite_is_a_divergence(start: Start, monkeypatc
     monkeypatch.setattr(trainer.task, "loss_sums", loss_sums)
     *_, verdict, _ = trainer.run()
     assert verdict.kind == "diverged"
+    assert verdict.command.count("learning-rate=") == rates
 
 
 def test_by_minutes_the_command_has_minutes(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:

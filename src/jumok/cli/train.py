@@ -74,7 +74,8 @@ Making = Callable[[Path, Callable[[str], None]], tuple["Trainer", str]]
 @option(
     "--init",
     type=PATH,
-    help="start from the model of this run folder, transformers folder or hf:OWNER/MODEL",
+    help="start from the model of this run folder (for its own text: with its settings), transformers folder or "
+    "hf:OWNER/MODEL",
 )
 @option(
     "--processes",

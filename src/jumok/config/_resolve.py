@@ -10,7 +10,7 @@ from jumok.config._fields import field_types, from_dict, require_choice, to_dict
 from jumok.config._gpt import GPTConfig
 from jumok.config._model import ModelConfig
 from jumok.config._tasks import TASK_CONFIGS, Defaults, TaskConfig
-from jumok.config._training import LM_WITH_MUON, TrainConfig, task_fields
+from jumok.config._training import LEARNING, LM_WITH_MUON, TrainConfig, task_fields
 from jumok.errors import ConfigError
 from jumok.messages import tr
 
@@ -35,7 +35,8 @@ SIZES: dict[str, dict[str, Any]] = {
 CLASSIC: Defaults = {"optimizer": "adamw", "learning_rate": 1e-3}
 ORIGINAL: Defaults = {"schedule": "invsqrt", "label_smoothing": 0.1}
 
-# Of runs that start from another model: high rates and a strong weight decay would overwrite what it has learned.
+# Of runs that start from a model of another task or another text: high rates and a strong weight decay would overwrite
+# what it has learned.
 INIT: Defaults = {"matrix_learning_rate": 0.004, "learning_rate": 1e-3, "weight_decay": 0.1, "momentum": 0.95}
 # Of adapters. Their factors are not orthogonalised: the singular values of A and B say how strongly each of the few
 # directions counts, and Muon would make them all equal.
@@ -112,18 +113,20 @@ def resolve(
     given: Mapping[str, Any],
     *,
     init: ModelConfig | None = None,
+    trained_with: Mapping[str, Any] | None = None,
 ) -> tuple[ModelConfig, TrainConfig]:
     """Return the configurations of a model and of its training.
 
     A configuration that is passed holds as it is. For one that is not, the defaults of its fields are replaced in this
     order: by those of the task, of the family, and of the material or of a start from another model; and last by what
-    was given by name.
+    was given by name. With the task and the material of the run that has trained `init` it learns as that run did.
 
     Args:
         shape: the configuration of the model, or its class. training: of training; None: what follows from the rest.
         task: of the run. material: defaults for what is learned from, of `Task.material_defaults`.
         given: settings by name; see `named_settings`.
         init: configuration of the model from which training starts; its architecture is kept.
+        trained_with: settings by name of a run that has trained this model on the same material, if there is one.
 
     Raises:
         ConfigError: a setting is wrong, two contradict each other, or one was given in two places.
@@ -142,6 +145,8 @@ def resolve(
         story.append(ORIGINAL)
     if init is None:
         story.append(material)
+    elif trained_with is not None and _learns_alike(trained_with, task, given):
+        story.append({n: trained_with[n] for n in {*LEARNING, *task_fields(task)} & trained_with.keys()})
     elif given.get("lora") is None:
         story += [INIT, task.init_defaults]
     else:
@@ -167,6 +172,20 @@ def resolve(
         return shape, training
     fields = of(field_types(kind))
     return from_dict(kind, fields if init is None else _inherited(init, given, fields)), training
+
+
+def _learns_alike(trained_with: Mapping[str, Any], task: type[TaskConfig], given: Mapping[str, Any]) -> bool:
+    """Return True if what suited a run suits one that goes on from its model.
+
+    Lower rates would learn the text by heart (bench/LOG.md, "Training a finished run further").
+    """
+    adapts = (trained_with.get("lora") is not None, given.get("lora") is not None)
+    optimizer = trained_with.get("optimizer")
+    return (
+        trained_with.get("task", "lm") == task.name
+        and adapts[0] == adapts[1]
+        and given.get("optimizer", optimizer) == optimizer
+    )
 
 
 def _require_absent(names: Collection[str], config: object) -> None:

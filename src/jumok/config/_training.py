@@ -40,6 +40,11 @@ SHARED_DEFAULTS: Defaults = {
     "momentum": 0.95,
 }
 REMOVED: Defaults = {"whole_words": False}  # settings that run folders of version 0.1.0 have, where they were off
+# How a run learns, beside the settings of its task. The rest is its length, its validations, and the machine.
+LEARNING = (
+    "batch_size", "accumulate", "optimizer", "learning_rate", "matrix_learning_rate", "schedule", "final_rate",
+    "warmup", "weight_decay", "beta1", "beta2", "momentum", "clip",
+)  # fmt: skip
 # It learns faster and overfits later; and directions of fewer steps suit runs of a few hundred (bench/LOG.md).
 LM_WITH_MUON: Defaults = {"weight_decay": 0.5, "momentum": 0.9}
 
@@ -156,6 +161,12 @@ class TrainConfig:
                 "schedule measures time in warm-ups; give a warmup above 0, for example 0.02, or another "
                 "schedule."
             )
+
+    @property
+    def rates(self) -> dict[str, float]:
+        """Return the learning rates that the optimizer has, by name."""
+        names = ("learning_rate", "matrix_learning_rate") if self.optimizer == "muon" else ("learning_rate",)
+        return {name: getattr(self, name) for name in names}
 
     def to_dict(self) -> dict[str, Any]:
         """Return all settings by name, those of the task among them, as plain values that JSON can express."""

@@ -137,7 +137,8 @@ def further_command(run: Path, data: Mapping[str, Any], shape: ModelConfig, conf
     names = task.columns if len(task.columns) == 2 else ()  # those of conversations are recognized
     columns = {name: own for name, own in zip(names, data.get("columns", ()), strict=False) if name != own}
     lora = {} if config.lora is None else {"lora": config.lora}
-    _, usual = resolve(type(shape), None, type(task), {}, {"steps": config.steps, **lora}, init=shape)
+    given = {"steps": config.steps, **lora}
+    _, usual = resolve(type(shape), None, type(task), {}, given, init=shape, trained_with=config.to_dict())
     others = usual.to_dict()  # what is automatic is decided anew
     own = {name: value for name, value in config.to_dict().items() if others[name] not in (value, "auto")}
     settings = {

@@ -20,7 +20,7 @@ from safetensors import SafetensorError
 from jumok import config as configuration
 from jumok.config import ModelConfig, TaskConfig, TrainConfig
 from jumok.config.features import KINDS, kind_name
-from jumok.corpora.hub import source_of
+from jumok.corpora.hub import is_hf, source_of
 from jumok.device import describe_machine
 from jumok.errors import ConfigError, JumokError, RunError, SharedFault
 from jumok.messages import tr
@@ -90,6 +90,7 @@ def start(
         task_type.material_defaults(material),
         given,
         init=None if other is None else other.config,
+        trained_with=None if init is None else _trained_with(Path(init), material),
     )
     require_possible(training, device)
     if training.lora is not None:
@@ -198,6 +199,13 @@ def _kind(
             kind=kind_name(kind),
         )
     return kind
+
+
+def _trained_with(init: Path, material: Material) -> Mapping[str, Any] | None:
+    """Return the settings of the run that has trained the model of `init`, if it learned from the same material."""
+    recorded = {} if is_hf(init) else RunFolder.open(init).read_config()
+    same = (recorded.get("data") or {}).get("sha256") == material.source.sha256
+    return recorded.get("train") if same else None
 
 
 def _whole_shape(

@@ -99,12 +99,14 @@ class Stopping(Stateful):
         config = self._run.config
         return TrainingError(
             "the loss was not finite in {failures} steps in a row (up to step {step}); the state is saved in {path}. "
-            "Start a new run with lower rates, for example {--learning-rate {rate:.2g}} "
-            "{--matrix-learning-rate {matrix_rate:.2g}}{precision}.",
+            "Start a new run with lower rates, for example {--learning-rate {rate:.2g}}"
+            "{matrix_rate}{precision}.",
             failures=FAILURES,
             step=self._clock.step,
             path=self._run.folder.path,
             rate=config.learning_rate / 3,
-            matrix_rate=config.matrix_learning_rate / 3,
+            matrix_rate=tr(" {--matrix-learning-rate {rate:.2g}}", rate=config.matrix_learning_rate / 3)
+            if "matrix_learning_rate" in config.rates
+            else "",
             precision="" if config.precision == "float32" else tr(", or with {--precision float32}"),
         )

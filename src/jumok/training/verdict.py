@@ -160,7 +160,7 @@ def _next_command(kind: str, run: TrainingRun, numbers: Mapping[str, float]) -> 
         times = max(2, FEWEST_STEPS / max(1, numbers["steps"]))
         return tr("Train further:"), further(**_length(config, times))
     if kind == "diverged":
-        rates = {name: f"{getattr(config, name) / LOWER:.2g}" for name in ("learning_rate", "matrix_learning_rate")}
+        rates = {name: f"{value / LOWER:.2g}" for name, value in config.rates.items()}
         lead = tr("Train with lower rates:")
         if numbers.keys() >= {"kept_step"}:
             return lead, further(**rates)
