@@ -253,8 +253,8 @@ def writing(path: Path, needed: int = 0, errors: tuple[type[Exception], ...] = (
     try:
         yield
     except errors as error:
-        reason, room = getattr(error, "strerror", None) or error, space(path, needed)
-        raise RunError("cannot write {path}: {reason} ({room}).", path=path, reason=reason, room=room) from error
+        room = space(path, needed)
+        raise RunError("cannot write {path}: {reason} ({room}).", path=path, reason=error, room=room) from error
 
 
 def space(path: Path, needed: int = 0) -> str:

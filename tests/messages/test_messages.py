@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import ast
+import errno
 import inspect
+import os
 import pickle
 import re
 import signal
+import socket
 import string
+import sys
 import threading
 import unicodedata
 from collections.abc import Iterator
@@ -22,8 +26,8 @@ import jumok as package
 from conftest import TINY, Jumok
 from jumok import cli, errors
 from jumok.cli.interrupts import stopping
-from jumok.errors import ConfigError
-from jumok.messages import SETTING, catalogue, message, speaking, tr, users_language
+from jumok.errors import ConfigError, RunError
+from jumok.messages import REASONS, SETTING, catalogue, message, reason_and_file, speaking, tr, users_language
 from jumok.runs.events import Step
 from jumok.training.subscribers.progress import TrainingView
 
@@ -205,6 +209,44 @@ def test_a_setting_is_named_as_the_reader_can_type_it() -> None:
 
 def test_values_are_not_read_as_templates() -> None:
     assert tr("{name}", name="{--out} {0}") == "{--out} {0}"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems word their reasons otherwise")
+def test_the_reasons_of_the_system_are_those_of_errno() -> None:
+    for name, reason in REASONS.items():
+        assert reason == os.strerror(getattr(errno, name)), name
+
+
+def test_an_error_of_the_system_is_said_in_the_language_of_its_reader() -> None:
+    """Under JUMOK_LANG=ko a full disk was "No space left on device" amid a Korean sentence."""
+    full = OSError(errno.ENOSPC, "as the system says it", "a.txt")
+    assert str(RunError("cannot write: {reason}", reason=full)) == "cannot write: No space left on device"
+    with speaking("ko"):
+        assert tr("{error}", error=full) == "디스크에 남은 공간이 없음"
+        assert reason_and_file(full) == "디스크에 남은 공간이 없음: a.txt"
+        assert reason_and_file(ValueError("as it is")) == "as it is"
+        for unknown in (OSError(9_999, "strange"), OSError("strange"), socket.gaierror(errno.EPERM, "strange")):
+            assert tr("{error}", error=unknown) == "strange"  # numbers of other tables, and none
+
+
+def test_errors_of_the_system_reach_a_korean_reader_in_korean(
+    jumok: Jumok, own_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each command caught them in its own way."""
+    monkeypatch.setenv("JUMOK_LANG", "ko")
+    (own_folder / "file").write_text("주목", encoding="utf-8")
+    long = "가" * 300
+    for command, reason in (
+        (["train", "file/x.txt"], "폴더가 아님"),
+        (["train", "--config", "none.toml"], "파일이나 폴더가 없음"),
+        (["train", "file", "--out", "file/run"], "폴더가 아님"),
+        (["train", "file", "--out", long], "파일 이름이 너무 긺"),
+        (["serve", "file", "--api-key-file", "none"], "파일이나 폴더가 없음"),
+    ):
+        end = jumok(*command)
+        assert end.code != 0
+        assert reason in end.err, end.err
+        assert not re.search(r"Errno|No such|Not a|too long", end.err), end.err
 
 
 def test_an_error_is_a_message() -> None:

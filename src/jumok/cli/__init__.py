@@ -24,7 +24,7 @@ from jumok.cli.console.output import print_json, say
 from jumok.cli.interrupts import INTERRUPTED, hangup
 from jumok.errors import JumokError
 from jumok.memory import bytes_of, free_memory, is_out_of_memory
-from jumok.messages import speaking, tr, users_language
+from jumok.messages import reason_and_file, speaking, tr, users_language
 from jumok.version import __version__
 
 VERBS = (
@@ -112,7 +112,7 @@ def _run() -> int:
         if is_out_of_memory(error):
             failure = _out_of_memory(error)
         elif isinstance(error, OSError):
-            failure = f"{error.strerror or error}{f': {error.filename}' if error.filename else ''}."
+            failure = f"{reason_and_file(error)}."
         else:
             raise
         code = 1

@@ -31,8 +31,6 @@ def refuse_to_replace(path: Path) -> None:
     except FileNotFoundError:
         return
     except OSError as error:
-        raise RunError(
-            "cannot write {path}: {reason}; choose another place.", path=path, reason=error.strerror
-        ) from None
+        raise RunError("cannot write {path}: {reason}; choose another place.", path=path, reason=error) from None
     if ends and not any(mark in ends for mark in MARKS):
         raise ConfigError("{path} exists and was not written by jumok; give another name, or {--force}.", path=path)

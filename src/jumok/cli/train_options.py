@@ -92,7 +92,7 @@ def read_toml(path: Path, options: Collection[str]) -> dict[str, Any]:
     try:
         values = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise ConfigError("cannot read {--config {path}}: {reason}.", path=path, reason=error.strerror) from None
+        raise ConfigError("cannot read {--config {path}}: {reason}.", path=path, reason=error) from None
     except (ValueError, RecursionError) as error:  # also for a number with thousands of digits, and deep nesting
         raise ConfigError("{--config {path}} is not TOML: {error}.", path=path, error=error) from None
     values = {key.replace("-", "_"): value for key, value in values.items()}

@@ -112,7 +112,7 @@ def get(name: str, *, cache_dir: Path | None = None, progress: Progress | None =
             name=name,
             bytes=corpus.bytes,
             folder=folder,
-            reason=error.strerror or error,
+            reason=error,
         ) from error
 
 

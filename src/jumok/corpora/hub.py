@@ -268,7 +268,7 @@ def _refusal(name: str, error: Exception) -> RunError:
             "disk.",
             name=name,
             cache=cache,
-            reason=os.strerror(error.errno),
+            reason=error,
             space=space(cache),
         )
     folders = {

@@ -106,11 +106,10 @@ def load_ids(path: Path, count: int | None = None) -> Ids:
         # An empty array cannot be mapped.
         ids: Ids = np.memmap(path, dtype, "r", HEADER, (length,)) if length else np.empty(0, dtype)
     except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else error
         raise RunError(
             "{path}, the ids of the text, cannot be read ({reason}). {remedy}",
             path=path,
-            reason=reason,
+            reason=error,
             remedy=tr(REMEDY),
         ) from None
     if count not in (None, length):

@@ -5,13 +5,15 @@ A message is written in English where it is used:
     raise RunError("{path} has no {name}; name the folder with {--out RUN}.", path=path, name=name)
     Notice(step=step, text=tr("{count:,} rows were left out.", count=count))
 
-`{path}` and `{count:,}` are fields of `str.format`. `{--out RUN}` names a setting: `--out RUN` in a terminal, `out=RUN`
-in Python. The language is that of the user, in a terminal, a program and a notebook: the one that `language` chose, or
-that of JUMOK_LANG or the locale. `speaking` sets another one for a block, as the server does for the reader of a page.
+`{path}` and `{count:,}` are fields of `str.format`; an OSError for a field is written as its reason. `{--out RUN}`
+names a setting: `--out RUN` in a terminal, `out=RUN` in Python. The language is that of the user, in a terminal, a
+program and a notebook: the one that `language` chose, or that of JUMOK_LANG or the locale. `speaking` sets another one
+for a block, as the server does for the reader of a page.
 """
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import shlex
@@ -37,7 +39,7 @@ def tr(template: str, /, **values: object) -> str:
     if users_language() == "ko":
         template = catalogue().get(template, template)
     template = SETTING.sub(_setting, template)
-    return template.format(**values) if values else template
+    return template.format(**{name: _said(value) for name, value in values.items()}) if values else template
 
 
 def in_each_language(template: str, /, **values: object) -> dict[Language, str]:
@@ -52,6 +54,60 @@ def in_each_language(template: str, /, **values: object) -> dict[Language, str]:
 def message(template: str) -> str:
     """Mark a constant as a message that `tr(CONSTANT)` translates later. Tests look for the mark."""
     return template
+
+
+def reason_of(error: OSError) -> str:
+    """Return why the operating system refused, in the current language; without the name of the file."""
+    # Subclasses of other modules have numbers of their own: socket.gaierror, ssl.SSLError.
+    known = REASONS.get(errno.errorcode.get(error.errno or 0, "")) if type(error).__module__ == "builtins" else None
+    return tr(known) if known else error.strerror or str(error)
+
+
+def reason_and_file(error: BaseException) -> str:
+    """Return the reason of an OSError with the file that it names, for a message that does not; of others the text."""
+    if not isinstance(error, OSError):
+        return str(error)
+    return f"{reason_of(error)}: {error.filename}" if error.filename else reason_of(error)
+
+
+def _said(value: object) -> object:
+    return reason_of(value) if isinstance(value, OSError) else value
+
+
+# By the names of errno. The English is that of Linux, which other systems differ from in few words.
+REASONS = {
+    "E2BIG": message("Argument list too long"),
+    "EACCES": message("Permission denied"),
+    "EADDRINUSE": message("Address already in use"),
+    "EADDRNOTAVAIL": message("Cannot assign requested address"),
+    "EBUSY": message("Device or resource busy"),
+    "ECONNREFUSED": message("Connection refused"),
+    "ECONNRESET": message("Connection reset by peer"),
+    "EDQUOT": message("Disk quota exceeded"),
+    "EEXIST": message("File exists"),
+    "EFBIG": message("File too large"),
+    "EHOSTUNREACH": message("No route to host"),
+    "EIO": message("Input/output error"),
+    "EISDIR": message("Is a directory"),
+    "ELOOP": message("Too many levels of symbolic links"),
+    "EMFILE": message("Too many open files"),
+    "ENAMETOOLONG": message("File name too long"),
+    "ENETUNREACH": message("Network is unreachable"),
+    "ENODEV": message("No such device"),
+    "ENOENT": message("No such file or directory"),
+    "ENOEXEC": message("Exec format error"),
+    "ENOLCK": message("No locks available"),
+    "ENOSPC": message("No space left on device"),
+    "ENOTDIR": message("Not a directory"),
+    "ENOTEMPTY": message("Directory not empty"),
+    "ENXIO": message("No such device or address"),
+    "EPERM": message("Operation not permitted"),
+    "EPIPE": message("Broken pipe"),
+    "EROFS": message("Read-only file system"),
+    "ESTALE": message("Stale file handle"),
+    "ETIMEDOUT": message("Connection timed out"),
+    "ETXTBSY": message("Text file busy"),
+}
 
 
 def did_you_mean(given: str, known: Iterable[str], *, clause: bool = False) -> str:

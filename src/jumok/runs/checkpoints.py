@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from safetensors import SafetensorError
 
 from jumok.files import atomic_folder, copy_or_link, parse_json, sha256_of
-from jumok.messages import tr
+from jumok.messages import reason_and_file, tr
 from jumok.models.tensors import load_tensors
 
 if TYPE_CHECKING:  # reading a model to write with it needs no torch
@@ -120,7 +120,9 @@ class Checkpoints:
                 return read_state(folder), sentences
             except UNREADABLE as error:
                 self._damaged.add(folder)
-                sentences.append(tr("{folder} is damaged ({error}) and was skipped.", folder=folder, error=error))
+                sentences.append(
+                    tr("{folder} is damaged ({error}) and was skipped.", folder=folder, error=reason_and_file(error))
+                )
         return None, sentences
 
     def _found(self) -> list[Path]:

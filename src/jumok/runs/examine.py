@@ -10,7 +10,7 @@ from typing import Literal
 from jumok.corpora.hub import folder_of, is_hf
 from jumok.errors import JumokError, RunError
 from jumok.interop.huggingface import from_hf
-from jumok.messages import shell, tr
+from jumok.messages import reason_and_file, shell, tr
 from jumok.models import build_blank
 from jumok.runs.checkpoints import UNREADABLE, read_state, states_in
 from jumok.runs.folder import RunFolder, is_training, no_run
@@ -129,7 +129,7 @@ def _state(run: RunFolder, folder: Path) -> tuple[int | None, Finding]:
     try:
         step = read_state(folder).step
     except UNREADABLE as error:
-        text = tr("damaged: {error}", error=error)
+        text = tr("damaged: {error}", error=reason_and_file(error))
         resume = shell("jumok", "train", "--resume", "--out", run.path)
         remedy = tr("`{command}` skips it and goes on from the newest whole state.", command=resume)
         return None, Finding(file=name, condition="damaged", text=text, remedy=remedy)

@@ -113,7 +113,7 @@ class RunFolder:
             raise self._unusable(error) from None
 
     def _unusable(self, error: OSError) -> RunError:
-        return RunError("cannot use {path} for the run: {reason}.", path=self.path, reason=error.strerror or error)
+        return RunError("cannot use {path} for the run: {reason}.", path=self.path, reason=error)
 
     @classmethod
     def open(cls, path: Path) -> RunFolder:
@@ -351,7 +351,7 @@ class RunFolder:
             facts = {
                 "what": what,
                 "path": self.path,
-                "reason": getattr(error, "strerror", None) or error,
+                "reason": error,
                 "space": space(self.path, needed),
             }
             if (self.path / "config.json").is_file():

@@ -111,7 +111,7 @@ def _unusable(host: str, error: OSError) -> ServeError:
     return ServeError(
         "cannot listen on host {host}: {reason}. Name an address of this machine, for example {--host 127.0.0.1}.",
         host=host,
-        reason=error.strerror or error,
+        reason=error,
     )
 
 

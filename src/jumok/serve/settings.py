@@ -101,7 +101,7 @@ def read_keys(path: Path) -> tuple[str, ...]:
         raise ConfigError(
             "cannot read the API keys in {path}: {reason}.",
             path=path,
-            reason=getattr(error, "strerror", None) or error,
+            reason=error,
         ) from None
     if os.name == "posix" and mode & (stat.S_IROTH | stat.S_IWOTH):
         raise ConfigError(

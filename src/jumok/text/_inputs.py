@@ -107,7 +107,7 @@ def _same_name_in_another_form(path: Path) -> Path:
         siblings = {unicodedata.normalize("NFC", sibling.name): sibling for sibling in path.parent.iterdir()}
     except OSError as error:
         raise TextError(
-            "{path} does not exist: its folder {folder}: {reason}", path=path, folder=path.parent, reason=error.strerror
+            "{path} does not exist: its folder {folder}: {reason}", path=path, folder=path.parent, reason=error
         ) from error
     wanted = unicodedata.normalize("NFC", path.name)
     if wanted in siblings and siblings[wanted].exists():
@@ -154,7 +154,7 @@ def spool() -> IO[bytes]:
 
 def unreadable(name: str, error: OSError) -> TextError:
     """Return the error for a file that cannot be read."""
-    return TextError("{name} cannot be read: {reason}", name=name, reason=error.strerror)
+    return TextError("{name} cannot be read: {reason}", name=name, reason=error)
 
 
 def no_room(error: OSError) -> TextError:
@@ -163,5 +163,5 @@ def no_room(error: OSError) -> TextError:
         "the temporary copy of the text cannot be written to {folder}: {reason}; free some space "
         "there, or point TMPDIR to a folder with room",
         folder=tempfile.gettempdir(),
-        reason=error.strerror,
+        reason=error,
     )

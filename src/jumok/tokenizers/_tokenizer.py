@@ -135,7 +135,7 @@ class Tokenizer:
                 "cannot read the tokenizer {path}: {error}; give the path of a tokenizer.json, or train one with "
                 "jumok.train_tokenizer",
                 path=path,
-                error=getattr(error, "strerror", None) or error,
+                error=error,
             ) from error
         try:
             return cls.from_json(content)

@@ -18,7 +18,7 @@ from torch.utils.checkpoint import checkpoint
 from jumok.device import instructions
 from jumok.files import cache_folder, private_folder
 from jumok.memory import collecting_nothing
-from jumok.messages import tr
+from jumok.messages import reason_and_file, tr
 from jumok.nn.blocks import Block
 from jumok.training.tasks import Task
 
@@ -79,7 +79,8 @@ def compile_training(model: nn.Module, task: Task[Any], one_pass: Callable[[], o
 
 def failed(error: Exception) -> str:
     """Return the message of a run that could not be compiled."""
-    reason = str(error).strip().splitlines()[0][:200] if str(error).strip() else type(error).__name__
+    text = reason_and_file(error).strip()
+    reason = text.splitlines()[0][:200] if text else type(error).__name__
     return tr("Compiling failed, so training goes on without ({reason}).", reason=reason)
 
 

@@ -219,7 +219,7 @@ class ProcessGroup:
             rank, (fault, _) = min(error.failures.items())
             if rank == self.rank and not isinstance(fault, Exception):  # KeyboardInterrupt
                 raise fault from None
-            reason = getattr(fault, "strerror", None) or _describe(fault)
+            reason = fault if isinstance(fault, OSError) else _describe(fault)
             raise OSError(tr("rank {rank} of {size}: {fault}", rank=rank, size=self.size, fault=reason)) from error
 
     def shutdown(self, error: BaseException | None) -> None:

@@ -205,7 +205,7 @@ def _check(
         if verdict.status == "right" and course.path.joinpath(MAP).exists():
             _draw_map(course, language)
     except OSError as error:  # a read-only folder or a full disk must not cost the reader the verdict
-        say(tr("The progress was not saved: {reason}.", reason=error.strerror or error))
+        say(tr("The progress was not saved: {reason}.", reason=error))
     if not quiet:
         show_verdict(one, path, verdict, language, short=short)
         if not short:

@@ -116,7 +116,7 @@ def write_exam(exam: Exam, folder: Path, language: Language, *, title: str | Non
                 (new / name).write_text(text, encoding="utf-8")
     except OSError as error:
         raise LessonError(
-            "cannot write {path}: {reason}. Give a folder of yours with {--out}.", path=folder, reason=error.strerror
+            "cannot write {path}: {reason}. Give a folder of yours with {--out}.", path=folder, reason=error
         ) from None
     return [folder / name for name in files]
 

@@ -223,7 +223,7 @@ class LadderRecord:
             record.require_types()
             return record
         except OSError as error:
-            raise RunError("{path} cannot be read: {reason}.", path=path, reason=error.strerror) from None
+            raise RunError("{path} cannot be read: {reason}.", path=path, reason=error) from None
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise RunError(
                 "{path} is damaged ({error}); restore it from a copy, or choose another {--out} for a new ladder.",
@@ -261,5 +261,5 @@ def write_output(path: Path, content: str | bytes) -> None:
             "cannot write {path}: {reason}. Free some space or repair the folder, then give the same "
             "command again: finished rungs are kept.",
             path=path,
-            reason=error.strerror or error,
+            reason=error,
         ) from error

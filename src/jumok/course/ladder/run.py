@@ -338,7 +338,7 @@ def _open(out: Path, new: LadderRecord) -> LadderRecord:
         raise RunError(
             "cannot use {out} for the ladder: {reason}. Choose another {--out}.",
             out=out,
-            reason=error.strerror or error,
+            reason=error,
         ) from None
     new.write(out)
     return new
@@ -359,7 +359,5 @@ def _lock(out: Path) -> Iterator[None]:
                 "another process is training the ladder in {out}; wait for it, or choose another {--out}.", out=out
             ) from None
         except OSError as error:
-            raise RunError(
-                "cannot write in {out}: {reason}. Choose another {--out}.", out=out, reason=error.strerror or error
-            ) from None
+            raise RunError("cannot write in {out}: {reason}. Choose another {--out}.", out=out, reason=error) from None
         yield

@@ -290,7 +290,7 @@ def write_new(path: Path, content: str, *, force: bool = False) -> None:
         ) from None
     except OSError as error:
         raise LessonError(
-            "cannot write {path}: {reason}. Give a file in a folder of yours.", path=path, reason=error.strerror
+            "cannot write {path}: {reason}. Give a file in a folder of yours.", path=path, reason=error
         ) from None
 
 

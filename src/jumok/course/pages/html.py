@@ -117,7 +117,7 @@ def encoded(path: Path) -> tuple[str, str]:
         content = base64.b64encode(path.read_bytes()).decode("ascii")
     except OSError as error:
         raise LessonError(
-            "the picture {path} cannot be read: {reason}. Install jumok again.", path=path, reason=error.strerror
+            "the picture {path} cannot be read: {reason}. Install jumok again.", path=path, reason=error
         ) from None
     return IMAGES[path.suffix], content
 

@@ -47,7 +47,7 @@ def write_wheel(folder: Path) -> Path:
         write_atomic(path, _content())
     except OSError as error:
         raise LessonError(
-            "cannot write {path}: {reason}. Give a file in a folder of yours.", path=path, reason=error.strerror
+            "cannot write {path}: {reason}. Give a file in a folder of yours.", path=path, reason=error
         ) from None
     return path
 

@@ -91,7 +91,7 @@ def read_part(path: Path) -> Part:
     try:
         source = read(path)
     except OSError as error:
-        raise LessonError("cannot read {path}: {reason}.", path=path, reason=error.strerror) from None
+        raise LessonError("cannot read {path}: {reason}.", path=path, reason=error) from None
     except UnicodeDecodeError:
         raise LessonError("{path} is not encoded in UTF-8. Save it as UTF-8 in your editor.", path=path) from None
     with readers_errors(path):

@@ -36,7 +36,7 @@ from jumok.inference.native.levels import (
     find_compiler,
     library_name,
 )
-from jumok.messages import tr
+from jumok.messages import reason_and_file, tr
 
 INSTALLED = FOLDER  # where the libraries are that setup.py compiles
 AGAIN = 60.0  # seconds after which a build that failed is tried again: a full disk or too little memory can pass
@@ -137,7 +137,9 @@ def _library(name: str, build: bool) -> _Outcome:
                 if found is not None:
                     _outcomes[path] = _Outcome(found, None, path=path)
         except (OSError, RuntimeError, JumokError) as error:
-            reason = tr("the C++ step cannot be used ({reason}); generation uses PyTorch.", reason=error)
+            reason = tr(
+                "the C++ step cannot be used ({reason}); generation uses PyTorch.", reason=reason_and_file(error)
+            )
             _outcomes[path] = _Outcome(None, reason, time.monotonic() + AGAIN)
         finally:
             _lock.release()

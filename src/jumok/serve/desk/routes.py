@@ -99,9 +99,7 @@ class Desk:
         except (ClientDisconnect, TimeoutError):
             raise Refused(message("the file did not arrive."), status=408, code="timeout") from None
         except OSError as error:
-            raise Refused(
-                message("the text cannot be written: {reason}."), status=500, reason=error.strerror or error
-            ) from error
+            raise Refused(message("the text cannot be written: {reason}."), status=500, reason=error) from error
 
     async def start(self, body: StartBody) -> Response:
         """Start a run."""
