@@ -82,17 +82,23 @@ def atomic_path(path: Path) -> Iterator[Path]:
     """
     import tempfile
 
-    handle, name = tempfile.mkstemp(prefix=f".{path.name}-", suffix=".tmp", dir=path.parent)
-    os.close(handle)
-    temporary = Path(name)
+    temporary: Path | None = None
     try:
+        handle, name = tempfile.mkstemp(prefix=f".{path.name}-", suffix=".tmp", dir=path.parent)
+        os.close(handle)
+        temporary = Path(name)
         yield temporary
         _settle(temporary)
         temporary.replace(path)
         sync_folder(path.parent)
+    except OSError as error:  # a full disk names no file, and a folder that refuses the temporary one
+        if temporary is None or error.filename in (None, name):
+            error.filename, error.filename2 = str(path), None
+        raise
     finally:
         with suppress(OSError):  # must not replace an error from the block
-            temporary.unlink(missing_ok=True)
+            if temporary is not None:
+                temporary.unlink(missing_ok=True)
 
 
 @contextmanager

@@ -132,7 +132,13 @@ def test_a_name_of_the_hub(jumok: Jumok, arguments: str) -> None:
 def test_no_run_at_all(jumok: Jumok, text: Path, model: Path) -> None:
     shutil.copytree(model, "run")
     end = jumok("generate", "runn")
-    assert (end.code, end.err) == (1, "jumok: there is no run folder runn. There is: run.\n")
+    assert (end.code, end.err) == (1, "jumok: there is no run folder runn. Did you mean 'run'?\n")
+    Path("empty").mkdir()
+    assert "empty is no run folder; it has none of" in jumok("generate", "empty").err
+    assert jumok("generate", ".").err.endswith(" There is: run.\n")  # a folder of runs
+    end = jumok("train", "tales.txt", "--steps", "1", "--out", "hf:kim/tales")
+    assert (end.code, "hf:kim/tales names a model of huggingface.co" in end.err) == (1, True)  # it was trained there
+    assert not Path("hf:kim").exists()
     assert jumok("generate", "tales.txt").code == 1
 
 

@@ -10,6 +10,7 @@ import pickle
 import re
 import signal
 import socket
+import ssl
 import string
 import sys
 import threading
@@ -21,6 +22,7 @@ from typing import NamedTuple
 
 import click
 import pytest
+from safetensors import SafetensorError
 
 import jumok as package
 from conftest import TINY, Jumok
@@ -225,8 +227,13 @@ def test_an_error_of_the_system_is_said_in_the_language_of_its_reader() -> None:
         assert tr("{error}", error=full) == "디스크에 남은 공간이 없음"
         assert reason_and_file(full) == "디스크에 남은 공간이 없음: a.txt"
         assert reason_and_file(ValueError("as it is")) == "as it is"
-        for unknown in (OSError(9_999, "strange"), OSError("strange"), socket.gaierror(errno.EPERM, "strange")):
+        for unknown in (OSError(9_999, "strange"), OSError("strange"), ssl.SSLError(errno.EPERM, "strange")):
             assert tr("{error}", error=unknown) == "strange"  # numbers of other tables, and none
+        assert tr("{error}", error=socket.gaierror(-2, "strange")) == "호스트 이름을 찾을 수 없음"
+        if os.name == "posix":
+            told = SafetensorError("Error while serializing: I/O error: No space left on device (os error 28)")
+            assert tr("{error}", error=told) == "디스크에 남은 공간이 없음"
+        assert tr("{error}", error=SafetensorError("header too small")) == "header too small"
 
 
 def test_errors_of_the_system_reach_a_korean_reader_in_korean(

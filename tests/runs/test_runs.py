@@ -7,8 +7,10 @@ format; folders that are files, contain other files or a run, are locked, or are
 from __future__ import annotations
 
 import dataclasses
+import errno
 import json
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -24,7 +26,7 @@ from safetensors.torch import load_file, save_file
 import jumok
 from jumok.config import GPTConfig, TrainConfig, field_types, from_dict
 from jumok.errors import RunError
-from jumok.files import LockHeld, locked
+from jumok.files import LockHeld, atomic_path, locked, write_atomic
 from jumok.models.gpt import GPT
 from jumok.runs import folder as checkpoint
 from jumok.runs.checkpoints import Checkpoint
@@ -163,8 +165,23 @@ def test_weights_of_another_model(run: Path, tokenizer: Tokenizer) -> None:
 
 
 def test_a_missing_run_names_the_existing_ones(run: Path) -> None:
-    with pytest.raises(RunError, match=rf"there is no run folder .*runn\. There is: {run}"):
+    with pytest.raises(RunError, match=rf"there is no run folder .*runn\. Did you mean '{run}'"):
         jumok.load(run.parent / "runn")
+    with pytest.raises(RunError, match=rf"there is no run folder .*other\. There is: {run}"):
+        jumok.load(run.parent / "other")
+
+
+def test_an_error_of_a_write_names_the_file(tmp_path: Path) -> None:
+    """`jumok learn practice` on a full disk said "No space left on device", and not where."""
+    path = tmp_path / "a.txt"
+    with pytest.raises(OSError, match=re.escape(repr(str(path)))), atomic_path(path):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    with pytest.raises(FileNotFoundError) as refused:
+        write_atomic(tmp_path / "none" / "a.txt", "")
+    assert refused.value.filename == str(tmp_path / "none" / "a.txt")  # and not the temporary one
+    with pytest.raises(FileNotFoundError) as refused, atomic_path(path):
+        (tmp_path / "other").read_bytes()
+    assert refused.value.filename == tmp_path / "other"
 
 
 @pytest.mark.parametrize("work", [jumok.load, read_shape, examine])

@@ -597,6 +597,22 @@ def test_a_body_that_is_called_json(post: Callable[..., httpx2.Response], kind: 
     assert answer.status_code == 200
 
 
+@pytest.mark.parametrize(
+    ("body", "told"),
+    [
+        (r'{"model": "char", "text": "나", "\ud83d": 1}', "a name in the body has half of a surrogate pair"),
+        (r'{"model": "char", "messages": [{"role": "\ud83d", "content": "나"}]}', "messages[0].role has half of a"),
+        ("[1]", "the body is not a JSON object"),
+    ],
+)
+def test_half_a_surrogate_pair_in_a_name_is_told(post: Callable[..., httpx2.Response], body: str, told: str) -> None:
+    """It was called "not a JSON object"."""
+    path = "/v1/chat/completions" if "messages" in body else "/v1/tokenize"
+    answer = post(path, content=body, headers={"Content-Type": "application/json"})
+    assert answer.status_code == 400
+    assert told in answer.json()["error"]["message"]
+
+
 def test_an_error_with_half_a_surrogate_pair_is_readable() -> None:
     error = APIError("나는 \ud800")
     assert json.loads(error.content) == error.body

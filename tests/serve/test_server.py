@@ -228,7 +228,7 @@ def test_wrong_use(jumok: Jumok, run: Path, own_folder: Path) -> None:
     for arguments, code, message in (
         (["--runs", keys], 2, "is a file; name a folder of runs"),
         (["nowhere"], 1, "there is no run folder nowhere"),
-        ([other], 1, "has no config.json"),
+        ([other], 1, "is no run folder; it has none of config.json"),
         ([run, run], 1, "have the same name"),
         ([run, "--port", "70000"], 2, "port=70000 is out of range"),
         ([run, "--port", "x"], 2, "is not a valid"),

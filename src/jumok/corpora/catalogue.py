@@ -29,7 +29,7 @@ from urllib.parse import urlsplit
 
 from jumok.errors import CorpusError
 from jumok.files import cache_folder, locked, sha256_of, write_atomic
-from jumok.messages import did_you_mean
+from jumok.messages import did_you_mean, reason_of
 
 Progress = Callable[[int, int], None]
 
@@ -242,4 +242,6 @@ def _receive(url: str) -> bytes:
                 reason=error.reason,
             ) from None
     except (OSError, http.client.HTTPException) as error:
-        raise _Unreachable(str(getattr(error, "reason", error)) or type(error).__name__) from None
+        reason = getattr(error, "reason", error)  # an error, or a text
+        text = reason_of(reason) if isinstance(reason, Exception) else str(reason)
+        raise _Unreachable(text or type(error).__name__) from None

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from jumok.errors import JumokError, RunError
 from jumok.files import parse_json, sha256_of, space
-from jumok.messages import shell, tr
+from jumok.messages import reason_of, shell, tr
 
 if TYPE_CHECKING:
     from huggingface_hub.hf_api import RepoSibling
@@ -291,5 +291,5 @@ def _reason(error: BaseException) -> str:
     """Return the first line of the first error of a chain, without the parameters of addresses."""
     while (before := error.__cause__ or error.__context__) is not None:
         error = before
-    line = next(iter(str(error).strip().splitlines()), "") or type(error).__name__
+    line = next(iter(reason_of(error).strip().splitlines()), "") or type(error).__name__
     return re.sub(r"\?[^\s'\"]+", "", line)[:200].rstrip(".")

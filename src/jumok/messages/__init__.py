@@ -56,22 +56,34 @@ def message(template: str) -> str:
     return template
 
 
-def reason_of(error: OSError) -> str:
-    """Return why the operating system refused, in the current language; without the name of the file."""
-    # Subclasses of other modules have numbers of their own: socket.gaierror, ssl.SSLError.
-    known = REASONS.get(errno.errorcode.get(error.errno or 0, "")) if type(error).__module__ == "builtins" else None
-    return tr(known) if known else error.strerror or str(error)
+def reason_of(error: BaseException) -> str:
+    """Return why the operating system refused, in the current language, without the name of the file.
+
+    Of an error that is not of the system, the text is returned.
+    """
+    number: int | None = None
+    if type(error).__name__ == "gaierror":
+        return tr("Name or service not known")
+    if isinstance(error, OSError) and type(error).__module__ == "builtins":  # ssl.SSLError has numbers of its own
+        number = error.errno
+    elif _is_of_safetensors(error) and os.name == "posix" and (found := re.search(r"\(os error (\d+)\)", str(error))):
+        number = int(found[1])
+    known = REASONS.get(errno.errorcode.get(number or 0, ""))
+    return tr(known) if known else getattr(error, "strerror", None) or str(error)
+
+
+def _is_of_safetensors(error: object) -> bool:
+    return type(error).__name__ == "SafetensorError"  # the package is slow to import
 
 
 def reason_and_file(error: BaseException) -> str:
-    """Return the reason of an OSError with the file that it names, for a message that does not; of others the text."""
-    if not isinstance(error, OSError):
-        return str(error)
-    return f"{reason_of(error)}: {error.filename}" if error.filename else reason_of(error)
+    """Return the reason with the file that an OSError names, for a message that does not."""
+    file = getattr(error, "filename", None) if isinstance(error, OSError) else None
+    return f"{reason_of(error)}: {file}" if file else reason_of(error)
 
 
 def _said(value: object) -> object:
-    return reason_of(value) if isinstance(value, OSError) else value
+    return reason_of(value) if isinstance(value, OSError) or _is_of_safetensors(value) else value  # type: ignore[arg-type]
 
 
 # By the names of errno. The English is that of Linux, which other systems differ from in few words.

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Literal
 
 from jumok.corpora.hub import folder_of, is_hf
-from jumok.errors import JumokError, RunError
+from jumok.errors import JumokError
 from jumok.interop.huggingface import from_hf
 from jumok.messages import reason_and_file, shell, tr
 from jumok.models import build_blank
 from jumok.runs.checkpoints import UNREADABLE, read_state, states_in
-from jumok.runs.folder import RunFolder, is_training, no_run
+from jumok.runs.folder import RunFolder, is_run_like, is_training, no_run
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,8 +62,8 @@ def examine(path: Path) -> Examination:
         found = tuple(_stock_model(path))
         return Examination(findings=found, usable=all(one.condition == "ok" for one in found), resumable=None)
     run = RunFolder(path)
-    if not any((path / name).exists() for name in ("config.json", "model.safetensors", "state")):
-        raise RunError("{path} is no run folder; name the folder that {--out} named.", path=path)
+    if not is_run_like(path):
+        raise no_run(path)
     model, steps = list(_model(run)), []
     states = []
     for folder in states_in(run.state):

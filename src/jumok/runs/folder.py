@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from safetensors import SafetensorError
 
 from jumok.config import ModelConfig
-from jumok.corpora.hub import folder_of, hint
+from jumok.corpora.hub import folder_of, hint, is_name
 from jumok.errors import RunError, TokenizerError
 from jumok.files import LockHeld, is_locked, locked, make_folder, space, sync_folder, write_atomic
-from jumok.messages import shell, tr
+from jumok.messages import closest, shell, tr
 from jumok.models import require_stored
 from jumok.models.tensors import load_tensors
 from jumok.runs.checkpoints import Checkpoint, Checkpoints, WriteParts
@@ -92,6 +92,8 @@ class RunFolder:
             RunError: the path is a file, or a folder that contains other files or a run.
         """
         path = self.path
+        if is_name(path):
+            raise RunError("{path} names a model of huggingface.co; give a folder for the run.", path=path)
         try:
             if path.exists() and not path.is_dir():
                 raise RunError(
@@ -298,12 +300,15 @@ class RunFolder:
     def _require(self, name: str) -> Path:
         path = self.path / name
         if not path.is_file():
-            facts = {"path": self.path, "name": name, "names": ", ".join(MODEL_FILES)}
-            if name == "config.json":
-                raise RunError(
-                    "{path} has no {name}; a run folder needs {names}. Is it the folder that {--out} named?", **facts
-                )
-            raise RunError("{path} has no {name}; a run folder needs {names}. Restore it from a copy.", **facts)
+            if not is_run_like(self.path):
+                raise no_run(self.path)
+            names = ", ".join(MODEL_FILES)
+            raise RunError(
+                "{path} has no {name}; a run folder needs {names}. Restore it from a copy.",
+                path=self.path,
+                name=name,
+                names=names,
+            )
         return path
 
     # --- training states --------------------------------------------------------------------------------------------
@@ -377,16 +382,29 @@ def stop_file(folder: Path) -> Path:
     return folder / "state" / "stop"
 
 
+def is_run_like(path: Path) -> bool:
+    """Return whether a folder has any of the files of a run, and may be a damaged one."""
+    return any((path / name).exists() for name in (*MODEL_FILES, "state"))
+
+
 def no_run(path: Path) -> RunError:
-    """Return the error that there is no run folder at a path, with the runs beside it or how to get such a model."""
-    told = _other_runs(path) or hint(path)
+    """Return the error that there is no run folder at a path, with the runs in it or beside it."""
+    if path.is_dir():
+        told = _runs_in(path) or tr(" Name the folder that {--out} of `jumok train` named.")
+        return RunError(
+            "{path} is no run folder; it has none of {names}.{hint}", path=path, names=", ".join(MODEL_FILES), hint=told
+        )
+    told = _runs_in(path.parent, like=path) or hint(path)
     if path.is_file():
         return RunError("{path} is a file, and a run is a folder with a config.json.{hint}", path=path, hint=told)
     return RunError("there is no run folder {path}.{hint}", path=path, hint=told)
 
 
-def _other_runs(path: Path) -> str:
-    runs = sorted(p.parent for p in path.parent.glob("*/config.json")) if path.parent.is_dir() else []
+def _runs_in(folder: Path, like: Path | None = None) -> str:
+    """Return a sentence that names the runs of a folder, or the one with a name like that of `like`; or ""."""
+    runs = sorted(p.parent for p in folder.glob("*/config.json")) if folder.is_dir() else []
+    if like is not None and (near := closest(like.name, [run.name for run in runs])):
+        return tr(" Did you mean {word!r}?", word=str(folder / near))
     shown = ", ".join(map(str, runs[:5]))
     if len(runs) > 5:
         return tr(" There is: {runs}, and {more} more.", runs=shown, more=len(runs) - 5)

@@ -110,6 +110,8 @@ def validation_error(error: ValidationError) -> APIError:
     where = [part for place, part in enumerate(first["loc"]) if place == name or not _is_type(part)]
     param = str(where[0]) if where else None
     path = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in where).removeprefix(".")
+    if first["type"] == "string_unicode":
+        return APIError(f"{path or 'a name in the body'} has half of a surrogate pair, which is not text.", param=param)
     if not where:
         return not_an_object()
     match first["type"]:

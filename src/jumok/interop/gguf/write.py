@@ -20,6 +20,7 @@ from jumok.interop.gguf.architectures import Architecture, architecture_of, desc
 from jumok.interop.gguf.vocabulary import vocabulary_of
 from jumok.interop.huggingface.convert import FORMATS
 from jumok.interop.huggingface.tensors import to_theirs
+from jumok.messages import tr
 from jumok.models import Model
 from jumok.models.checks import require_tokenizer
 from jumok.models.special_ids import frame_of
@@ -97,7 +98,10 @@ def write(model: Model, path: str | os.PathLike[str], kind: str, *, name: str | 
                 others[place] = its.name.lower()
             packed = quants.quantize(numbers, its)
             writer.add_tensor(place, packed, raw_dtype=its)
-        _write_out(writer)
+        try:
+            _write_out(writer)
+        except OSError as error:  # of NumPy, which tells only how many numbers were written
+            raise error if error.errno else OSError(tr("the disk took a part of the file only")) from None
     return Written(target, target.stat().st_size, architecture.name, vocabulary.algorithm, others)
 
 
