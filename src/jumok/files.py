@@ -92,8 +92,8 @@ def atomic_path(path: Path) -> Iterator[Path]:
         temporary.replace(path)
         sync_folder(path.parent)
     except OSError as error:  # a full disk names no file, and a folder that refuses the temporary one
-        if temporary is None or error.filename in (None, name):
-            error.filename, error.filename2 = str(path), None
+        if error.errno is not None and (temporary is None or error.filename is None):
+            error.filename = str(path)
         raise
     finally:
         with suppress(OSError):  # must not replace an error from the block

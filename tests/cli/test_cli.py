@@ -683,10 +683,13 @@ def test_convert_there_and_back(jumok: Jumok, model: Path) -> None:
     assert jumok("generate", "back", *asked).out == jumok("generate", model, *asked).out
 
 
-def test_corpus_list_and_write(jumok: Jumok) -> None:
+def test_corpus_list_and_write(jumok: Jumok, monkeypatch: pytest.MonkeyPatch) -> None:
     end = jumok("corpus", "list", "--json")
     assert "stories" in {corpus["name"] for corpus in end.json["corpora"]}
     assert "stories" in jumok("corpus", "list").out
+    with monkeypatch.context() as korean:  # titles of what is downloaded were English
+        korean.setenv("JUMOK_LANG", "ko")
+        assert "1920~1940년대 한국 소설" in jumok("corpus", "list", "--json").out
     first, second = (jumok("corpus", "write", "stories", "--chars", 500, "--seed", seed) for seed in (0, 1))
     assert len(first.out) >= 500
     assert first.err == ""

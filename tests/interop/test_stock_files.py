@@ -259,7 +259,7 @@ def test_a_folder_without_a_model_is_named(folder: Path) -> None:
     with pytest.raises(RunError, match="there is no folder"):
         from_hf(folder)
     folder.mkdir()
-    with pytest.raises(RunError, match=r"has no config\.json"):
+    with pytest.raises(RunError, match=r"is no run folder; it has none of config\.json"):
         jumok.load(folder)
     (folder / "config.json").write_text("{")
     with pytest.raises(RunError, match="is damaged or not written by jumok"):

@@ -181,7 +181,7 @@ def test_an_error_of_a_write_names_the_file(tmp_path: Path) -> None:
     assert refused.value.filename == str(tmp_path / "none" / "a.txt")  # and not the temporary one
     with pytest.raises(FileNotFoundError) as refused, atomic_path(path):
         (tmp_path / "other").read_bytes()
-    assert refused.value.filename == tmp_path / "other"
+    assert refused.value.filename == str(tmp_path / "other")
 
 
 @pytest.mark.parametrize("work", [jumok.load, read_shape, examine])

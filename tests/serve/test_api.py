@@ -538,7 +538,7 @@ BAD_BODIES = [
     (b"[]", "not a JSON object"),
     (b'{"model": "char", "temperature": 1e999}', "temperature"),
     (b'{"model": "char", "prompt": "\xff"}', "parsing"),
-    (b'{"model": "char", "\\ud800": 1}', "not a JSON object"),
+    (b'{"model": "char", "\\ud800": 1}', "a name in the body has half of a surrogate pair"),
     (b'{"model": "char", "prompt": "\\ud800"}', "U+D800"),
     (b'{"model": "char", "prompt": ' + b"[" * 100_000 + b"]" * 100_000 + b"}", "parsing"),
     (b'{"model": "char", "prompt": ' + b"[" * 500 + b"]" * 500 + b"}", "prompt"),
@@ -597,20 +597,12 @@ def test_a_body_that_is_called_json(post: Callable[..., httpx2.Response], kind: 
     assert answer.status_code == 200
 
 
-@pytest.mark.parametrize(
-    ("body", "told"),
-    [
-        (r'{"model": "char", "text": "나", "\ud83d": 1}', "a name in the body has half of a surrogate pair"),
-        (r'{"model": "char", "messages": [{"role": "\ud83d", "content": "나"}]}', "messages[0].role has half of a"),
-        ("[1]", "the body is not a JSON object"),
-    ],
-)
-def test_half_a_surrogate_pair_in_a_name_is_told(post: Callable[..., httpx2.Response], body: str, told: str) -> None:
-    """It was called "not a JSON object"."""
-    path = "/v1/chat/completions" if "messages" in body else "/v1/tokenize"
-    answer = post(path, content=body, headers={"Content-Type": "application/json"})
+def test_half_a_surrogate_pair_is_told(post: Callable[..., httpx2.Response]) -> None:
+    """It was called "not a JSON object", or a string that should be a string."""
+    body = r'{"model": "char", "messages": [{"role": "\ud83d", "content": "나"}]}'
+    answer = post("/v1/chat/completions", content=body, headers={"Content-Type": "application/json"})
     assert answer.status_code == 400
-    assert told in answer.json()["error"]["message"]
+    assert "messages[0].role has half of a surrogate pair" in answer.json()["error"]["message"]
 
 
 def test_an_error_with_half_a_surrogate_pair_is_readable() -> None:

@@ -38,8 +38,8 @@ def corpus_list(as_json: bool, quiet: bool) -> None:
 
     corpora = catalogue.entries().values()
     if as_json:
-        listed = [{"name": c.name, "title": c.title, "licence": c.licence, "bytes": c.bytes} for c in corpora]
-        built_in = [{"name": name, "title": title, "licence": "Apache-2.0"} for name, title in BUILT_IN.items()]
+        listed = [{"name": c.name, "title": tr(c.title), "licence": tr(c.licence), "bytes": c.bytes} for c in corpora]
+        built_in = [{"name": name, "title": tr(title), "licence": "Apache-2.0"} for name, title in BUILT_IN.items()]
         print_json({"corpora": [*listed, *built_in]})
     else:
         show_corpora(BUILT_IN, corpora)
@@ -66,7 +66,7 @@ def corpus_get(name: str, as_json: bool, quiet: bool) -> None:
     known = catalogue.entries()
     if name in known:
         entry = known[name]
-        say(tr("{title}. Licence: {licence}.", title=entry.title, licence=entry.licence), quiet=quiet)
+        say(tr("{title}. Licence: {licence}.", title=tr(entry.title), licence=tr(entry.licence)), quiet=quiet)
     console = Console(stderr=True)
     hidden = quiet or not console.is_terminal
     columns = (BarColumn(), DownloadColumn(), TransferSpeedColumn())

@@ -29,7 +29,7 @@ from urllib.parse import urlsplit
 
 from jumok.errors import CorpusError
 from jumok.files import cache_folder, locked, sha256_of, write_atomic
-from jumok.messages import did_you_mean, reason_of
+from jumok.messages import did_you_mean, message, reason_of
 
 Progress = Callable[[int, int], None]
 
@@ -73,12 +73,24 @@ class Corpus:
         return self.name + (".tsv" if self.format.startswith("csv") else ".txt")
 
 
+TITLES = {
+    "novels": message("50 Korean stories of the 1920s-1940s (KoCoNovel)"),
+    "chatbot": message("Korean question-answer pairs (Chatbot_data)"),
+}
+LICENCES = {"novels": message("CC BY-SA 4.0; the texts are in the public domain"), "chatbot": "MIT"}
+
+
 @cache
 def entries() -> dict[str, Corpus]:
     """Return all downloadable corpora by name."""
     listed = json.loads(resources.files("jumok.corpora").joinpath("sources.json").read_text(encoding="utf-8"))
     return {
-        name: Corpus(name=name, **{**entry, "files": tuple(RemoteFile(**file) for file in entry["files"])})
+        name: Corpus(
+            name=name,
+            title=TITLES[name],
+            licence=LICENCES[name],
+            **{**entry, "files": tuple(RemoteFile(**file) for file in entry["files"])},
+        )
         for name, entry in listed.items()
     }
 

@@ -85,5 +85,5 @@ def show_corpora(built_in: Mapping[str, str], corpora: Iterable[Corpus]) -> None
     for name, what in built_in.items():
         table.add_row(name, tr("any"), f"{tr(what)} (jumok corpus write {name})", "Apache-2.0")
     for corpus in corpora:
-        table.add_row(corpus.name, f"{corpus.bytes / 1e6:.1f} MB", corpus.title, corpus.licence)
+        table.add_row(corpus.name, f"{corpus.bytes / 1e6:.1f} MB", tr(corpus.title), tr(corpus.licence))
     Console().print(table)

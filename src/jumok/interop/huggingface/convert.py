@@ -124,6 +124,8 @@ def shape_of(folder: str | os.PathLike[str]) -> tuple[ModelConfig, torch.dtype]:
 
 def _open(path: Path) -> tuple[ModelConfig, torch.dtype, Tensors]:
     """Return the configuration of a folder, the type of the parameters in memory, and the tensors as stored."""
+    if path.is_file():
+        raise RunError("{path} is a file; give a folder with a config.json and a model.safetensors.", path=path)
     if not path.is_dir():
         raise RunError(
             "there is no folder {path}; give one with a config.json and a model.safetensors.{hint}",
