@@ -1,7 +1,5 @@
 """What compressors need for the last tenth of a text: python bench/compressors.py novels.txt
 
-    python bench/compressors.py novels.txt --held-out other.txt    # all of novels.txt is read before
-
 The size of the whole text less that of its first nine tenths, in nats per character. A compressor goes on learning
 while it reads the held-out part, which favours it: a figure of `jumok evaluate`
 is that of a model that stays as it is. PPMd is that of 7-Zip (Debian package 7zip), zpaq has the package zpaq; xz and
@@ -36,14 +34,10 @@ PROGRAMS = {"7zz": "7zip", "zpaq": "zpaq"}  # Debian packages
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("text", type=Path)
-    parser.add_argument("--held-out", type=Path, help="another text [the last tenth]")
     given = parser.parse_args()
     whole = reader.read(given.text)
-    cut = whole.chars if given.held_out else whole.chars - round(HELD_OUT * whole.chars)
+    cut = whole.chars - round(HELD_OUT * whole.chars)
     before, after = whole.read(0, cut), whole.read(cut, whole.chars)
-    if given.held_out:
-        other = reader.read(given.held_out)
-        after = other.read(0, other.chars)
     print(f"{len(before):,} characters, then {len(after):,}\n\n| compressor | encoding | nats/char |\n|---|---|---|")
     for name, size in COMPRESSORS.items():
         for encoding in ENCODINGS.get(name, ("cp949", "utf-8")):

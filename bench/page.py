@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import platform
 import shutil
 import statistics
 import subprocess
@@ -34,6 +33,7 @@ from jumok.tokenizers import train_tokenizer
 from jumok.view.bundle import script
 from jumok.view.model_page import WORKER, ModelPage, rounded
 from jumok.view.page import embedded
+from speed import describe
 
 HTML = """<!doctype html><meta charset="utf-8">
 <script type="application/json" id="jumok-model">{header}</script>
@@ -80,7 +80,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3, help="times to open each page [3]")
     args = parser.parse_args()
     print(f"python {' '.join(sys.argv)}")
-    print(f"{platform.platform()}, {processor()}, Python {platform.python_version()}, torch {torch.__version__}")
+    print(describe(torch.device("cpu")))
     models = {size: new_model(size) for size in args.sizes}
     models |= {str(run): jumok.load(run) for run in args.runs}
     print(
@@ -183,14 +183,6 @@ def chromium() -> str:
 
 def browser_name() -> str:
     return subprocess.run([chromium(), "--version"], capture_output=True, text=True, check=True).stdout.strip()
-
-
-def processor() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    except OSError:
-        return platform.processor()
-    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), platform.machine())
 
 
 if __name__ == "__main__":

@@ -8,7 +8,6 @@ Scenarios:
     kills      trainings of every task, killed by SIGKILL at random times and at random changes of the file system,
                continued, killed again; the end equals the uninterrupted run, bit for bit
     signals    SIGTERM, SIGINT, SIGHUP: the state is saved; SIGSTOP and SIGCONT: nothing changes
-    use        generate, evaluate, view and convert, killed at random times: the run is unchanged, files are whole
 
 The commands run in forks of this process, which spares them the imports. The models are tiny, and a picture is one
 pixel, so that a run takes less than a second. The references are trained first. The folder of a failure is kept, and
@@ -20,7 +19,6 @@ from __future__ import annotations
 import argparse
 import faulthandler
 import gc
-import hashlib
 import io
 import json
 import os
@@ -42,7 +40,6 @@ from typing import Any
 import torch
 from matplotlib.figure import Figure
 
-import jumok as package
 from jumok import cli
 from jumok.corpora import numbers, stories
 from jumok.files import write_atomic
@@ -504,109 +501,12 @@ def signals(soak: Soak, count: int) -> None:
         soak.attempt("signals", "SIGSTOP, SIGCONT" if stopped else number.name, run, pause if stopped else ask)
 
 
-# --- commands that use a run ------------------------------------------------------------------------------------------
-
-# What these commands import when they run, so that their copies need not.
-MODULES = (
-    "jumok.view.page", "jumok.view.model_page", "jumok.interop.huggingface.folder", "jumok.interop.huggingface.card",
-    "jumok.evaluation.evaluate", "jumok.inference.generate",
-)  # fmt: skip
-PROMPT = "옛날 어느 마을에"
-
-
-def contents(path: Path) -> dict[str, str]:
-    """The SHA-256 of a file, or of all files of a folder, by name."""
-    files = [path] if path.is_file() else sorted(each for each in path.rglob("*") if each.is_file())
-    return {str(each.relative_to(path)): hashlib.sha256(each.read_bytes()).hexdigest() for each in files}
-
-
-def use(soak: Soak, count: int) -> None:
-    """Commands that read a run, killed or stopped at a random time."""
-    for name in MODULES:
-        import_module(name)
-    place = soak.folder / "use"
-    run = place / "model"
-    shutil.copytree(soak.finished / "char", run)
-    commands: dict[str, tuple[list[object], Path | None]] = {
-        "generate": (["generate", run, PROMPT, "--tokens=400"], None),
-        "evaluate": (["evaluate", run, soak.texts / "tales.txt"], None),
-        "view": (["view", run, PROMPT, "--out", place / "page.html", "--force"], place / "page.html"),
-        "convert hf": (["convert", run, place / "hf", "--to=hf"], place / "hf"),
-        "convert page": (["convert", run, place / "share.html", "--to=page", "--force"], place / "share.html"),
-    }
-    before, seconds, wanted = contents(run), {}, {}
-    for name, (words, target) in commands.items():
-        began = time.monotonic()
-        soak.start([str(word) for word in words]).require(0)
-        seconds[name], wanted[name] = time.monotonic() - began, contents(target) if target else {}
-    for turn in range(count):
-        if not soak.more():
-            return
-        name = list(commands)[turn % len(commands)]
-        words, target = commands[name]
-        number = soak.dice.choice((signal.SIGKILL, signal.SIGKILL, signal.SIGTERM, signal.SIGINT))
-        how = [str(word) for word in words], number, seconds[name], target, wanted[name]
-
-        def round_of(how: Any = how) -> str:
-            outcome = kill_a_command(soak, *how)
-            if contents(run) != before:
-                raise Failure("the run has changed")
-            return outcome
-
-        soak.attempt("use", f"{number.name}, {name}", soak.folder / "run", round_of)
-
-
-def kill_a_command(
-    soak: Soak,
-    arguments: list[str],
-    number: signal.Signals,
-    seconds: float,
-    target: Path | None,
-    wanted: dict[str, str],
-) -> str:
-    """Send a signal to a command, and look at its target: an old file, a whole new one, or none. Raises Failure."""
-    place, old = soak.folder / "use", None
-    if target is not None and soak.dice.random() < 0.5:
-        shutil.rmtree(target) if target.is_dir() else target.unlink(missing_ok=True)
-    elif target is not None and target.exists():
-        old = contents(target)
-    command = soak.start(arguments)
-    command.wait(soak.dice.uniform(0, seconds))
-    command.send(number)
-    code = command.wait()
-    left = list(place.rglob("*.tmp"))
-    try:
-        if code == 70 and "in _run" not in command.err and command.err.endswith("KeyboardInterrupt\n"):
-            return "interrupted before the command line was ready"
-        if code not in (0, -number):
-            command.require(130)
-        if number != signal.SIGKILL and left and code != -number:
-            raise Failure(f"left over after {number.name}: {left}")
-        if target is None:
-            return "ended"
-        if not target.exists():
-            if old is not None and not any(contents(path / "old") == old for path in left):
-                raise Failure(f"{target} is gone")
-            return "no file yet"
-        if contents(target).keys() != wanted.keys():
-            raise Failure(f"{target} is not whole: {sorted(contents(target))}")
-        if target.is_dir():
-            package.load(target, "cpu")
-        elif not target.read_text(encoding="utf-8").rstrip().endswith("</html>"):
-            raise Failure(f"{target} ends early")
-        return "a whole file" + (", and a .tmp beside it" if left else "")
-    finally:
-        for path in left:
-            shutil.rmtree(path) if path.is_dir() else path.unlink()
-
-
 # --- the program ------------------------------------------------------------------------------------------------------
 
 Scenario = Callable[[Soak, int], None]
 SCENARIOS: dict[str, tuple[Scenario, int]] = {  # and how many faults by default
     "kills": (kills, 100),
     "signals": (signals, 40),
-    "use": (use, 40),
 }
 
 
