@@ -469,7 +469,6 @@ class Refusal(JumokError):
 def open_requests(folder: Path) -> Read:
     """Send requests to the application of `jumok serve`, without a network."""
     from jumok.serve.app import create_app
-    from jumok.serve.metrics import Metrics
     from jumok.serve.middleware import limited
     from jumok.serve.run_folders import RunFolders
     from jumok.serve.served_models import ServedModels
@@ -477,7 +476,7 @@ def open_requests(folder: Path) -> Read:
 
     options = ServeSettings(slots=4, timeout=8.0, max_tokens=64)
     served = [folder / "runs" / name for name in ("lm", "mlm", "classify", "seq2seq")]
-    app: Any = limited(create_app(ServedModels(RunFolders(served), options), options), options, Metrics())
+    app: Any = limited(create_app(ServedModels(RunFolders(served), options), options), options)
     loop = asyncio.new_event_loop()
 
     def read(name: str, content: bytes) -> int:

@@ -17,7 +17,6 @@ from torch import nn
 
 import jumok
 from jumok.models import build
-from jumok.serve.metrics import Metrics
 from jumok.serve.middleware import limited
 from jumok.serve.server import Server, listen
 from jumok.serve.settings import ServeSettings
@@ -99,7 +98,6 @@ class Running(NamedTuple):
 
     port: int
     server: Server
-    metrics: Metrics
 
     def connect(self) -> socket.socket:
         return socket.create_connection(("127.0.0.1", self.port), timeout=60)
@@ -158,14 +156,14 @@ async def echo(scope: Scope, receive: Receive, send: Send) -> None:
 def running(app: ASGIApp = echo, **settings: Any) -> Iterator[Running]:
     """A server on a free port, until the block ends."""
     chosen = ServeSettings(port=0, **settings)
-    metrics, ready = Metrics(), threading.Event()
+    ready = threading.Event()
     with listen(chosen) as sock:
-        server = Server(limited(app, chosen, metrics, ["/", "/healthz"]), chosen, ready.set, lambda: None)
+        server = Server(limited(app, chosen), chosen, ready.set, lambda: None)
         thread = threading.Thread(target=server.run, kwargs={"sockets": [sock]})
         thread.start()
         try:
             assert ready.wait(60)
-            yield Running(sock.getsockname()[1], server, metrics)
+            yield Running(sock.getsockname()[1], server)
         finally:
             server.should_exit = True
             thread.join(60)

@@ -22,7 +22,6 @@ from jumok.runs.folder import RunFolder, is_training, stop_file
 from jumok.serve.app import create_app
 from jumok.serve.desk import training
 from jumok.serve.desk.curves import POINTS, read_curve
-from jumok.serve.metrics import Metrics
 from jumok.serve.middleware import limited
 from jumok.serve.run_folders import RunFolders
 from jumok.serve.served_models import ServedModels
@@ -45,7 +44,7 @@ class Desk:
     def __init__(self, root: Path | None, named: tuple[Path, ...] = (), **settings: Any) -> None:
         chosen, folders = ServeSettings(slots=2, **settings), RunFolders(named, root)
         self.models = ServedModels(folders, chosen)
-        app = limited(create_app(self.models, chosen, None, folders), chosen, Metrics())
+        app = limited(create_app(self.models, chosen, folders), chosen)
         self.http = TestClient(app, base_url="http://127.0.0.1:8000")
 
     def get(self, path: str, **given: Any) -> httpx2.Response:

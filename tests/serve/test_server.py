@@ -1,8 +1,7 @@
-"""Where a server listens, what it logs, its figures, and how `jumok serve` starts and ends."""
+"""Where a server listens, what it logs, and how `jumok serve` starts and ends."""
 
 from __future__ import annotations
 
-import dataclasses
 import errno
 import http.client
 import importlib.util
@@ -21,19 +20,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from prometheus_client import CollectorRegistry, Histogram, generate_latest
-from prometheus_client.parser import text_string_to_metric_families
-from served_runs import echo, random_model
-from starlette.testclient import TestClient
+from served_runs import random_model
 
 import jumok as package
 from conftest import Jumok
 from jumok.cli.serve import _curl
 from jumok.config import GPTConfig
 from jumok.errors import ConfigError, ServeError
-from jumok.inference.service import Counts
-from jumok.serve.metrics import REQUEST_BUCKETS, Metrics
-from jumok.serve.middleware import AccessLog
 from jumok.serve.server import _Line, escaped, listen
 from jumok.serve.settings import ServeSettings, is_local, read_keys
 
@@ -151,59 +144,6 @@ def test_the_log_has_the_place_of_an_error_and_not_its_message() -> None:
     line = _Line().format(record)
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\S+ an error: ValueError in .*", line)
     assert "그날" not in line
-
-
-def test_the_figures_are_in_the_format_of_prometheus() -> None:
-    counts = Counts(running=1, waiting=2, finished=3, written=4, read=5, reused=6)
-    metrics = Metrics(lambda: {'소설 "1"\\\n': counts, "b": dataclasses.replace(counts, written=40)})
-    metrics.request("/v1/models", 200, 0.01)
-    metrics.first_token(0.02)
-    metrics.between(0.003)
-    families = {family.name: family for family in text_string_to_metric_families(metrics.text())}
-    values = {
-        (sample.name, sample.labels.get("model")): sample.value for f in families.values() for sample in f.samples
-    }
-    name = '소설 "1"\\\n'
-    assert values["jumok_texts_running", name] == 1
-    assert values["jumok_texts_waiting", "b"] == 2
-    assert values["jumok_texts_finished_total", "b"] == 3
-    assert values["jumok_tokens_written_total", name] == 4
-    assert values["jumok_tokens_written_total", "b"] == 40
-    assert values["jumok_tokens_read_total", "b"] == 5
-    assert values["jumok_tokens_reused_total", "b"] == 6
-    assert values["jumok_first_token_seconds_count", None] == 1
-    assert values["jumok_between_tokens_seconds_sum", None] == 0.003
-    assert families["jumok_texts_running"].type == "gauge"
-    assert Metrics().text() != metrics.text()  # each counts for itself
-
-
-def test_histograms_are_those_of_prometheus_client() -> None:
-    metrics, registry = Metrics(), CollectorRegistry()
-    other = Histogram("jumok_request_seconds", "", ["path"], buckets=REQUEST_BUCKETS, registry=registry)
-    for seconds in (0.0, 0.005, 0.0051, 0.3, 600.0, 601.0, 0.3):
-        metrics.request("/", 200, seconds)
-        other.labels("/").observe(seconds)
-
-    def samples(text: str) -> dict[tuple[str, str], float]:
-        found = [one for family in text_string_to_metric_families(text) for one in family.samples]
-        return {(one.name, one.labels.get("le", "")): one.value for one in found if "request_seconds" in one.name}
-
-    wanted = samples(generate_latest(registry).decode())
-    assert samples(metrics.text()) == {one: value for one, value in wanted.items() if not one[0].endswith("_created")}
-    assert len(wanted) > len(REQUEST_BUCKETS)
-
-
-def test_requests_are_counted_by_their_routes() -> None:
-    """What a client wrote would make a time series of each path."""
-    metrics = Metrics()
-    http = TestClient(AccessLog(echo, metrics, ["/", "/v1/models/{name:path}"]))
-    for path in ("/", "/v1/models/a/b", "/v1/models/c", "/etc/passwd"):
-        http.get(path)
-    counted = {line.partition("} ")[::2] for line in metrics.text().splitlines() if line.startswith("jumok_requests_")}
-    assert counted == {
-        (f'jumok_requests_total{{path="{path}",status="200"', str(n))
-        for path, n in (("/", 1), ("/v1/models/{name:path}", 2), ("other", 1))
-    }
 
 
 # --- the command ---

@@ -16,16 +16,13 @@ from typing import Any
 import httpx2
 import pytest
 from annotated_types import Ge, Gt, Le
-from prometheus_client.parser import text_string_to_metric_families
 from pydantic.fields import FieldInfo
 from served_runs import random_model
 
 import jumok
 from jumok.config import BERTConfig, EncoderDecoderConfig, GPTConfig
-from jumok.inference.service import Counts
 from jumok.messages import Language, speaking, tr
 from jumok.serve import schemas
-from jumok.serve.metrics import Metrics
 from jumok.serve.schemas import ChatBody, CompletionBody, EmbeddingBody
 from jumok.serve.settings import ServeSettings, read_keys
 
@@ -258,19 +255,6 @@ def test_the_limits_are_those_of_the_server(page: str) -> None:
     [stop] = [row[-1] for row in table(page, "`model`") if row[0] == "`stop`"]
     told = {int(one.replace(",", "")) for one in re.findall(r"[\d,]*\d", stop)}
     assert told == {schemas.MOST_STOPS, schemas.LONGEST_STOP}
-
-
-@pytest.mark.parametrize("page", PAGES)
-def test_the_metrics_are_those_of_the_server(page: str) -> None:
-    counts = Counts(running=1, waiting=1, finished=1, written=1, read=1, reused=1)
-    metrics = Metrics(lambda: {"novel": counts})
-    metrics.request("/v1/completions", 200, 0.1)
-    families = {
-        f"{one.name}_total" if one.type == "counter" else one.name
-        for one in text_string_to_metric_families(metrics.text())
-        if not one.name.endswith("_created")
-    }
-    assert {name for row in table(page, "`jumok_requests_total`") for name in names(row[0])} == families
 
 
 @pytest.mark.long

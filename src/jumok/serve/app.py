@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
 from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import PlainTextResponse, Response
+from starlette.responses import Response
 from starlette.routing import Route
 
 from jumok.serve import chat, completions, task_endpoints
 from jumok.serve.desk.routes import desk_operations
 from jumok.serve.errors import HANDLERS
-from jumok.serve.metrics import CONTENT_TYPE, Metrics
 from jumok.serve.middleware import OWN
 from jumok.serve.openapi import Operation, describe
 from jumok.serve.page import page_endpoint
@@ -38,21 +36,18 @@ B = TypeVar("B", bound=ModelBody)
 PROMPTS = 8  # requests whose prompts are encoded at a time
 
 
-def create_app(
-    models: ServedModels, settings: ServeSettings, metrics: Metrics | None = None, folders: RunFolders | None = None
-) -> Starlette:
+def create_app(models: ServedModels, settings: ServeSettings, folders: RunFolders | None = None) -> Starlette:
     """Return the application of a server: the endpoints, without the limits of `jumok.serve.middleware`.
 
     Args:
-        models: stays with the caller, who closes it. metrics: None: new ones.
+        models: stays with the caller, who closes it.
         folders: what the page shows; None: without a page.
     """
-    api = Endpoints(models, settings, metrics or Metrics(models.counts))
+    api = Endpoints(models, settings)
     operations = [
         Operation("GET", "/v1/models", api.list_models),
         Operation("GET", "/v1/models/{name:path}", api.one_model),
         Operation("GET", "/healthz", api.health),
-        Operation("GET", "/metrics", api.figures),
         Operation("POST", "/v1/completions", api.complete, CompletionBody, streams=True),
         Operation("POST", "/v1/chat/completions", api.chat, ChatBody, streams=True),
         Operation("POST", "/v1/embeddings", api.reader(task_endpoints.embed), EmbeddingBody),
@@ -77,8 +72,8 @@ def create_app(
 class Endpoints:
     """Answers requests. Models write in the threads of their services; all else is one call at a time."""
 
-    def __init__(self, models: ServedModels, settings: ServeSettings, metrics: Metrics) -> None:
-        self._models, self._settings, self._metrics = models, settings, metrics
+    def __init__(self, models: ServedModels, settings: ServeSettings) -> None:
+        self._models, self._settings = models, settings
         self._prompts = Threads(PROMPTS)
         self._alone = Threads(1, max(1, settings.waiting))
 
@@ -95,13 +90,8 @@ class Endpoints:
         """Tell that the server answers."""
         return json_response({"status": "ok"})
 
-    async def figures(self, request: Request) -> Response:
-        """Return the figures for Prometheus."""
-        return PlainTextResponse(self._metrics.text(), media_type=CONTENT_TYPE)
-
     async def complete(self, body: CompletionBody) -> Response:
         """Continue prompts."""
-        since = time.perf_counter()
 
         async def make(reply: Reply) -> None:
             async with self._models.get(body.model) as served:
@@ -111,13 +101,12 @@ class Endpoints:
                 prompts = await threads.run(lambda: completions.read_prompts(served, body, self._settings))
                 requests = completions.requests_of(served, body, prompts, self._settings)
                 form = completions.CompletionForm(served, body, prompts)
-                await send_texts(reply, service, requests, form, body, self._metrics, since)
+                await send_texts(reply, service, requests, form, body)
 
         return CancellableResponse(make, self._settings.timeout)
 
     async def chat(self, body: ChatBody) -> Response:
         """Answer the messages of a chat."""
-        since = time.perf_counter()
 
         async def make(reply: Reply) -> None:
             async with self._models.get(body.model) as served:
@@ -125,7 +114,7 @@ class Endpoints:
                 request = await self._prompts.run(lambda: chat.request_of(served, body, self._settings))
                 requests = copies(body, [request], self._settings)
                 form = chat.ChatForm(served, body, requests[0])
-                await send_texts(reply, service, requests, form, body, self._metrics, since)
+                await send_texts(reply, service, requests, form, body)
 
         return CancellableResponse(make, self._settings.timeout)
 

@@ -10,7 +10,6 @@ import asyncio
 import hmac
 import logging
 import time
-from collections.abc import Collection
 from contextlib import suppress
 from hashlib import sha256
 from urllib.parse import urlsplit
@@ -18,12 +17,10 @@ from urllib.parse import urlsplit
 from starlette.datastructures import Headers
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import ClientDisconnect, Request
-from starlette.routing import compile_path
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from jumok.messages import Language, speaking
 from jumok.serve.errors import APIError, error_response
-from jumok.serve.metrics import Metrics
 from jumok.serve.settings import ServeSettings, is_local
 
 OPEN = {("GET", "/healthz"), ("GET", "/"), ("HEAD", "/")}  # need no key; the page asks for it
@@ -35,28 +32,23 @@ CLOSE = {"Connection": "close"}  # so that the rest of a body is not waited for
 logger = logging.getLogger("jumok.serve")
 
 
-def limited(app: ASGIApp, settings: ServeSettings, metrics: Metrics, paths: Collection[str] = ()) -> ASGIApp:
-    """Return the application behind all limits.
-
-    Args:
-        paths: the paths of the routes of the application, by which requests are counted.
-    """
+def limited(app: ASGIApp, settings: ServeSettings) -> ASGIApp:
+    """Return the application behind all limits."""
     app = Guard(BodyLimit(app, settings.max_body, settings.read_timeout), settings)
     if settings.cors:
         app = CORSMiddleware(app, settings.cors, allow_methods=("GET", "POST"), allow_headers=("*",))
-    return AccessLog(app, metrics, paths)
+    return AccessLog(app)
 
 
 class AccessLog:
-    """Writes a line for each request and counts it; an exception of the application becomes an error 500.
+    """Writes a line for each request; an exception of the application becomes an error 500.
 
     The line has the method, the path as the client encoded it but without the query, the status ("-" if the client
     left before there was one), the seconds, and the tokens that the application put into `request.state.tokens`.
     """
 
-    def __init__(self, app: ASGIApp, metrics: Metrics, paths: Collection[str]) -> None:
-        self._app, self._metrics = app, metrics
-        self._paths = {path: compile_path(path)[0] for path in paths}  # their patterns
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on."""
@@ -83,8 +75,6 @@ class AccessLog:
             self._write(scope, status, time.perf_counter() - began)
 
     def _write(self, scope: Scope, status: int, seconds: float) -> None:
-        path = next((path for path, pattern in self._paths.items() if pattern.match(scope["path"])), "other")
-        self._metrics.request(path, status, seconds)
         tokens = scope.get("state", {}).get("tokens")
         logger.info(
             "%s %s %s %.3f s%s",

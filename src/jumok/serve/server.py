@@ -17,7 +17,6 @@ from starlette.types import ASGIApp
 
 from jumok.errors import ServeError
 from jumok.serve.app import create_app
-from jumok.serve.metrics import Metrics
 from jumok.serve.middleware import limited
 from jumok.serve.run_folders import RunFolders
 from jumok.serve.served_models import ServedModels
@@ -59,12 +58,8 @@ def serve(
         models = ServedModels(known, settings, device, prepare=prepare)
         server = None
         try:
-            metrics = Metrics(models.counts)
-            app = create_app(models, settings, metrics, known)
-            paths = [path for route in app.routes if (path := getattr(route, "path", None))]
-            server = Server(
-                limited(app, settings, metrics, paths), settings, lambda: ready(url_of(sock), models), stopping
-            )
+            app = limited(create_app(models, settings, known), settings)
+            server = Server(app, settings, lambda: ready(url_of(sock), models), stopping)
             server.run(sockets=[sock])
             return not server.force_exit
         finally:

@@ -19,7 +19,6 @@ from jumok.inference.requests import Drawn, Event, Request, joined, sample_numbe
 from jumok.inference.sampling import Sampling
 from jumok.inference.service import Service, Submitted
 from jumok.serve.errors import APIError
-from jumok.serve.metrics import Metrics
 from jumok.serve.replies import DONE, Reply, to_json
 from jumok.serve.schemas import TextBody
 from jumok.serve.served_models import ServedModel
@@ -169,14 +168,11 @@ async def send_texts(
     requests: Sequence[Request],
     form: ResponseForm,
     body: TextBody,
-    metrics: Metrics,
-    since: float,
 ) -> None:
     """Let a service write some texts, and send them in the form of an endpoint.
 
     Args:
         requests: one for each text of the form, or none where nothing is to be written.
-        since: when the request came, by `time.perf_counter`.
     """
     usage: dict[str, Any] = {"usage": None} if body.stream_options.include_usage else {}
     openings = [(number, event) for number in range(form.count) if (event := form.opening(number)) is not None]
@@ -188,7 +184,7 @@ async def send_texts(
         if body.stream:
             await reply.begin()
             await reply.events(*(chunk | usage for chunk in form.chunks(openings, opening=True)))
-        async for found in written(news, len(requests), metrics, since):
+        async for found in written(news, len(requests)):
             tokens += sum(len(event.drawn) for _, event in found)
             reply.count(tokens)
             if body.stream:
@@ -235,29 +231,20 @@ def submitted(service: Service, requests: Sequence[Request]) -> Iterator[News]:
             service.cancel(text)
 
 
-async def written(news: News, count: int, metrics: Metrics, since: float) -> AsyncIterator[list[tuple[int, Event]]]:
+async def written(news: News, count: int) -> AsyncIterator[list[tuple[int, Event]]]:
     """Yield what is new of some texts, each time that something is: their numbers and events, until all have ended.
 
     Args:
-        count: of the texts. since: when the request came, by `time.perf_counter`.
+        count: of the texts.
 
     Raises:
         APIError: the model failed, or the service was closed. ConfigError: the engine does not accept a request.
     """
-    last: dict[int, float] = {}
     while count:
         found = [_event(*await news.get())]
         while not news.empty():
             found.append(_event(*news.get_nowait()))
-        for number, event in found:
-            count -= event.finish is not None
-            if event.drawn:
-                now = time.perf_counter()
-                if number in last:  # tokens that arrive together share the time since the last
-                    metrics.between((now - last[number]) / len(event.drawn))
-                else:
-                    metrics.first_token(now - since)
-                last[number] = now
+        count -= sum(event.finish is not None for _, event in found)
         yield found
 
 
