@@ -29,7 +29,6 @@ from conftest import TINY, Jumok
 from jumok import cli
 from jumok import processors as waiting
 from jumok.cli import material
-from jumok.cli.commands import GONE
 from jumok.cli.console.output import print_json
 from jumok.config import TASK_CONFIGS, EncoderDecoderConfig, GPTConfig, TrainConfig
 from jumok.messages import shell
@@ -965,13 +964,3 @@ def test_a_busy_machine_is_told_of_only_where_something_is_trained(
         assert end.code != 0
         assert notice not in end.err
     assert jumok("train", text, "--out", "run", *FLAGS).err.count(notice) == 1
-
-
-@pytest.mark.parametrize("gone", GONE)
-def test_what_is_gone_names_what_to_use_instead(jumok: Jumok, text: Path, gone: str) -> None:
-    """One line, and nothing is done."""
-    arguments = ["train", str(text), f"{gone}=1"] if gone.startswith("--") else gone.split()
-    end = jumok(*arguments)
-    assert (end.code, end.out) == (2, "")
-    assert "is gone" in end.err.splitlines()[-1]
-    assert [path.name for path in Path().iterdir()] == ["tales.txt"]

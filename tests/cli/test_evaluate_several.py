@@ -87,7 +87,6 @@ def test_names_that_are_alike(jumok: Jumok, text: str) -> None:
         (["missing", "run", "글.txt"], 1, "there is no run folder missing"),
         (["run", "글.txt", "other"], 1, "Give the folders of all models first"),
         (["run", "bert", "글.txt"], 2, "run is a model for the task lm, and bert one for the task mlm"),
-        (["run", "글.txt", "--picture", "a.png"], 2, "`evaluate --picture` is gone"),
         (["run", "no-tokenizer", "글.txt"], 1, "put its tokenizer.json into the folder"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",

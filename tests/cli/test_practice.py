@@ -58,7 +58,8 @@ def test_the_files_are_in_the_language_of_the_reader(jumok) -> None:
     jumok("learn", "practice", "--lang", "ko")
     assert Path(FILE).read_text(encoding="utf-8") == ONE.template("ko")
     assert "was begun" in jumok("learn", "check").err
-    jumok("learn", "practice", "--restore", "8", "--lang", "en")
+    Path(FILE).unlink()
+    jumok("learn", "practice", "--lang", "en")
     assert Path(FILE).read_text(encoding="utf-8") == ONE.template("en")
     written(WRONG)
     jumok("learn", "check", FILE)
@@ -108,7 +109,9 @@ def test_a_file_that_fails_now_loses_its_mark(jumok) -> None:
         assert not marked()
     written(ONE.solution("en"))
     jumok("learn", "check", FILE)
-    jumok("learn", "practice", "--restore", "8")
+    Path(FILE).unlink()
+    jumok("learn", "practice")
+    jumok("learn", "check", FILE)
     assert not marked()
 
 
@@ -161,39 +164,9 @@ def test_check_without_a_file_checks_what_was_begun(jumok) -> None:
     assert end.json["exercises"][1]["faults"][0]["mistake"] == "dimension"
 
 
-def test_restore_keeps_the_old_file(jumok) -> None:
-    jumok("learn", "practice")
-    for number in (1, 2):
-        written(f"mine {number}")
-        assert jumok("learn", "practice", "--restore", "8").code == 0
-        assert Path(FILE).read_text(encoding="utf-8") == ONE.template("en")
-        assert Path(f"practice/08_softmax.old{number}.py").read_text() == f"mine {number}"
-
-
 def test_a_file_anywhere_can_be_checked(jumok) -> None:
     Path("softmax.py").write_text(ONE.solution("en"), encoding="utf-8")
     assert jumok("learn", "check", "softmax.py").code == 0
-
-
-def test_watch_checks_again_when_a_file_is_saved(jumok, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each pause is one look at the files; in the first the file is saved, in the second Ctrl-C is pressed."""
-    from jumok.cli.learn import practice
-
-    jumok("learn", "practice")
-    written(WRONG)
-    looks: list[float] = []
-
-    def pause(seconds: float) -> None:
-        looks.append(seconds)
-        if len(looks) == 1:
-            written(ONE.solution("en") + "\n# longer")
-        elif len(looks) == 3:
-            raise KeyboardInterrupt
-
-    monkeypatch.setattr(practice.time, "sleep", pause)
-    end = jumok("learn", "check", FILE, "--watch", "--lang", "en")
-    assert "The rows do not sum to one" in end.out
-    assert end.out.index("All right.") > end.out.index("The rows")
 
 
 BAD = [
@@ -226,7 +199,7 @@ def test_damaged_progress_is_named(jumok) -> None:
 
 
 def test_the_progress_of_two_commands_at_once_is_kept(jumok) -> None:
-    """`check --watch` has read the progress before `hint` is run in another terminal, and saves after it."""
+    """`check` has read the progress before `hint` is run in another terminal, and saves after it."""
     jumok("learn", "practice")
     watching = Practice(Path("practice"))
     jumok("learn", "hint", "8")

@@ -96,7 +96,6 @@ def test_the_public_function_and_the_command(jumok: Jumok, own_folder: Path) -> 
     assert "loss_per_token" in plain
     assert "lost_chars" in plain
     assert "per_char" not in plain
-    assert "`--allow-lossy` is gone." in jumok("evaluate", "run", "글.txt", "--allow-lossy").err
 
 
 def test_a_comparison_has_no_figure_of_a_lossy_model(jumok: Jumok, own_folder: Path) -> None:

@@ -177,7 +177,6 @@ def test_wrong_use(jumok: Jumok, run: Path, own_folder: Path) -> None:
         ([run, "--api-key-file", keys], 2, "has no API key"),
         ([run, "--api-key-file", open_keys], 2, "chmod 600"),
         ([run, "--host", "0.0.0.0"], 2, "Name a file with keys, --api-key-file FILE, or listen on 127.0.0.1."),
-        ([run, "--memory", "1GB"], 2, "`--memory` is gone"),
         ([run, "--quantize", "int4"], 2, "is not"),
         ([run, "--cors", "example.org"], 2, "--cors example.org is not an origin"),
         ([run, "--device", "cuda:77"], 2, "is not available here"),

@@ -12,7 +12,7 @@ import click
 from jumok.cli.console.help import Help
 from jumok.corpora import hub
 from jumok.errors import ConfigError
-from jumok.messages import message, tr
+from jumok.messages import tr
 
 Command = Callable[..., None]
 ALL = "jumok.help_all"  # key of a context whose help shows all options
@@ -35,62 +35,16 @@ class _Context(click.Context):
     formatter_class = Help
 
 
-# Commands and options of earlier versions, and what to use instead. Another command may have an option of that name.
-GONE = {
-    "--adapt": message("`--adapt` is gone. `jumok train TEXT --init RUN` adapts a model to a text."),
-    "--find-rate": message("`--find-rate` is gone. Leave the rates out, or compare short runs with other rates."),
-    "--whole-words": message("`--whole-words` is gone. `--tokenizer bpe` has longer tokens to mask."),
-    "--teacher": message("`--teacher` is gone. A longer run keeps its best parameters, and needs no second model."),
-    "--repair": message("`--repair` is gone. `jumok train --resume --out RUN` restores what the training states have."),
-    "plan": message("`jumok plan` is gone. `jumok train ... --explain` shows what a run needs on this machine."),
-    "--no-verify": message("`--no-verify` is gone. In Python, `jumok.load(RUN, verify=False)` loads a changed file."),
-    "--picture": message("`evaluate --picture` is gone. Several models are compared in a table."),
-    "--file": message("`view --file` is gone. `jumok view RUN - < FILE` reads a file."),
-    "--png": message("`view --png` is gone. `--picture FILE.png` is the same."),
-    "--scale": message("`view --scale` is gone. A picture that ends in .svg or .pdf is sharp at each size."),
-    "--memory": message(
-        "`--memory` is gone. Models that no request uses are evicted when memory is short; limit the process, for "
-        "example with a container or `ulimit -v`."
-    ),
-    "--without": message("`view --without` is gone. `jumok.interpret.ablation.ablation` does the same in Python."),
-    "--alphabet": message("`--alphabet` is gone. Characters that the text lacks are encoded as bytes."),
-    "--kind": message("`--kind` is gone. `jumok corpus write numbers` writes all kinds; keep the lines that you want."),
-    "--allow-lossy": message("`--allow-lossy` is gone. Losses per token compare among models with the same tokenizer."),
-    "--neurons": message("`view --neurons` is gone. `--layer 2` opens the page at this layer and keeps its q and k."),
-    "--marp": message("`--marp` is gone: `jumok learn slides` writes Markdown for Marp without it."),
-}
-
-
 class Group(click.Group):
     """A group of commands, with help in the current language."""
 
     context_class = _Context
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the command; for one that is gone, tell what to use instead."""
-        _refuse_gone(ctx, args[:1])
-        return super().resolve_command(ctx, args)
-
-
-def _refuse_gone(ctx: click.Context, words: list[str]) -> None:
-    """Raise UsageError for a command or an option of an earlier version."""
-    for word in words:
-        if gone := GONE.get(word.partition("=")[0]):
-            raise click.UsageError(tr(gone), ctx)
 
 
 class Verb(click.Command):
     """A command that lists its options under headings and keeps the line breaks of its examples."""
 
     context_class = _Context
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse the arguments; for an option that is gone, tell what to use instead."""
-        known = {name for parameter in self.params for name in parameter.opts}
-        _refuse_gone(ctx, [word for word in args if word.startswith("--") and word.partition("=")[0] not in known])
-        return super().parse_args(ctx, args)
 
     def __init__(self, *args: Any, examples: str = "", brief: Sequence[str] = (), **kwargs: Any) -> None:
         """brief: the parameters that --help shows; the others stand in --help-all. None: it shows all of them."""

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from jumok.cli.commands import Verb, common, option
+from jumok.cli.commands import Verb, common
 from jumok.cli.console.output import print_json, say
 from jumok.cli.learn.chapter import LANGUAGE
 from jumok.errors import LessonError
@@ -23,7 +21,6 @@ if TYPE_CHECKING:
 FOLDER = "practice"
 MAP = "map.svg"  # in the folder
 TRAINABLE = ("head", "module_list_heads", "output_projection", "mlp", "block", "gpt")  # exercises for `learn use`
-POLLED = 0.3  # seconds between two looks at the files of --watch
 
 
 @click.command(
@@ -32,33 +29,25 @@ POLLED = 0.3  # seconds between two looks at the files of --watch
     examples="""
     jumok learn practice
     jumok learn practice my-course --lang ko
-    jumok learn practice --restore 8
     """,
 )
 @click.argument("folder", required=False, type=click.Path(path_type=Path, file_okay=False), metavar="[FOLDER]")
 @LANGUAGE
-@option("--restore", metavar="EXERCISE", help="write this exercise anew; the old file is kept beside it")
 @common(device=False)
-def practice(folder: Path | None, language: Language | None, restore: str | None, as_json: bool, quiet: bool) -> None:
+def practice(folder: Path | None, language: Language | None, as_json: bool, quiet: bool) -> None:
     """Write the exercises to FOLDER [practice], and show which are done.
 
     Each exercise is a file with a task and a hole. Complete it in an editor, and check it with `jumok learn check`.
-    Files that exist are not changed, except map.svg: it shows the parts of a GPT, the exercises that build them, and
-    the progress. Open it in a browser.
+    Files that exist are not changed; delete one to begin it again. map.svg is always drawn: it shows the parts of a
+    GPT, the exercises that build them, and the progress. Open it in a browser.
     """
     from jumok.cli.console.practice import show_course
-    from jumok.course.practice.catalogue import exercise, exercises
+    from jumok.course.practice.catalogue import exercises
     from jumok.course.practice.folder import Practice
     from jumok.course.practice.map import part_of
 
     chosen = language or users_language()
     course = Practice(folder or _folder())
-    if restore is not None:
-        one = exercise(restore)
-        kept = course.restore(one, chosen)
-        say(tr("Wrote {path}.", path=course.file(one)), quiet=quiet)
-        if kept is not None:
-            say(tr("The old file is now {path}.", path=kept), quiet=quiet)
     written = course.write(chosen)
     drawn = _draw_map(course, chosen)
     if as_json:
@@ -89,14 +78,12 @@ def practice(folder: Path | None, language: Language | None, restore: str | None
     jumok learn check practice/08_softmax.py
     jumok learn check 8
     jumok learn check
-    jumok learn check --watch
     """,
 )
 @click.argument("file", required=False)
 @LANGUAGE
-@option("--watch", is_flag=True, help="check again whenever the file is saved; Ctrl-C ends it")
 @common(device=False)
-def check(file: str | None, language: Language | None, watch: bool, as_json: bool, quiet: bool) -> None:
+def check(file: str | None, language: Language | None, as_json: bool, quiet: bool) -> None:
     """Run an exercise in a process of its own, compare it with the modules of jumok, and explain the differences.
 
     FILE is a file, or the number or the name of an exercise. Without a FILE, all exercises that were begun are checked.
@@ -118,17 +105,12 @@ def check(file: str | None, language: Language | None, watch: bool, as_json: boo
                 command="jumok learn practice",
             )
         files = dict(course.begun())
-        if not files and not watch:
+        if not files:
             raise LessonError(
                 "No exercise in {folder} was begun. Complete {path} first.", folder=course.path, path=course.first()
             )
-    watched = files if file is not None else dict(course.files())
-    seen = {path: _changed(path) for path in watched}  # before the checks: what is saved meanwhile is checked again
     silent, short = quiet or as_json, file is None
     results = [_check(course, one, path, chosen, quiet=silent, short=short) for path, one in files.items()]
-    if watch:
-        for path, one in _saved(watched, seen):
-            _check(course, one, path, chosen, quiet=quiet, short=False)
     right = all(result["status"] == "right" for result in results)
     if as_json:
         print_json({"right": right, "exercises": results})
@@ -234,31 +216,6 @@ def _say_what_is_next(course: Practice, one: Exercise, path: Path, status: str) 
 
 def _named(one: Exercise, path: Path, language: Language) -> dict[str, Any]:
     return {"exercise": one.slug, "number": one.number, "title": one.title.said(language), "file": str(path)}
-
-
-def _saved(watched: dict[Path, Exercise], seen: dict[Path, tuple[int, int] | None]) -> Iterator[tuple[Path, Exercise]]:
-    """Yield the files that are saved, until Ctrl-C. seen: what `_changed` said of each before."""
-    say(tr("Waiting for a file to be saved. Ctrl-C ends it."))
-    try:
-        while True:
-            time.sleep(POLLED)
-            for path, one in watched.items():
-                now = _changed(path)
-                if now != seen[path]:
-                    seen[path] = now
-                    if now is not None:
-                        yield path, one
-    except KeyboardInterrupt:
-        return
-
-
-def _changed(path: Path) -> tuple[int, int] | None:
-    """Return what differs after a file was saved; None while it is absent."""
-    try:
-        found = path.stat()
-    except OSError:
-        return None
-    return found.st_mtime_ns, found.st_size
 
 
 def _draw_map(course: Practice, language: Language) -> Path:

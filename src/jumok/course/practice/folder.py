@@ -1,13 +1,12 @@
 """The reader's folder: the files of the exercises, and the progress.
 
 progress.json holds, for each exercise, {"right", "attempts", "hints"}. It is written atomically after each check and
-each hint, under a lock: `check --watch` and another command may run at the same time. The reader's files are never
+each hint, under a lock: two commands may run at the same time. The reader's files are never
 overwritten.
 """
 
 from __future__ import annotations
 
-import itertools
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -69,26 +68,10 @@ class Practice:
             entry.attempts += verdict.status != "open"
             entry.right = verdict.status == "right"
 
-    def restore(self, one: Exercise, language: Language) -> Path | None:
-        """Write the file of an exercise anew, in this language. The old one is renamed; its new path is returned."""
-        file = self.file(one)
-        kept: Path | None = None
-        if file.exists():
-            names = (file.with_suffix(f".old{number}.py") for number in itertools.count(1))
-            kept = file.rename(next(name for name in names if not name.exists()))
-        self.path.mkdir(parents=True, exist_ok=True)
-        write_atomic(file, one.template(language))
-        with self._changed(one) as entry:
-            entry.right = False
-        return kept
-
-    def files(self) -> Iterator[tuple[Path, Exercise]]:
-        """Yield each file, with its exercise."""
-        return ((self.file(one), one) for one in exercises())
-
     def begun(self) -> Iterator[tuple[Path, Exercise]]:
         """Yield the files that differ from what `write` wrote."""
-        for file, one in self.files():
+        for one in exercises():
+            file = self.file(one)
             try:
                 written = file.read_bytes()
             except FileNotFoundError:
