@@ -581,7 +581,7 @@ def test_names_that_are_not_utf_8(jumok: Jumok, text: Path) -> None:
         ["convert", hf, back, "--to", "jumok"],
         ["evaluate", back, source],
         ["generate", run, "--tokens", "2"],
-        ["view", run, "그날", "--out", f"{ODD}.html", "--picture", f"{ODD}.png"],
+        ["view", run, "그날", "--out", f"{ODD}.html"],
         ["learn", "3", "--notebook", f"{ODD}.ipynb"],
     ):
         end = jumok(*arguments, "--json")

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from jumok.view import canvas
 from jumok.view.run_pictures import MOST_POINTS, _means, _smoothed, draw_loss, loss_limits
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("drawn")]
@@ -181,3 +182,14 @@ def test_the_mean_does_not_lag_behind_a_fall() -> None:
     """It followed a fall ten steps late: the training loss of a short run seemed higher than it was."""
     falling = [10.0 - n / 10 for n in range(100)]
     assert _smoothed(falling)[:90] == pytest.approx(falling[:90])
+
+
+def test_a_character_without_a_font_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A picture of Korean text had boxes, and matplotlib a warning for each."""
+    monkeypatch.setattr(canvas, "_families", lambda: [canvas.FALLBACK])
+    with (
+        pytest.warns(UserWarning, match="Install a font with Hangul: fonts-nanum"),
+        canvas.canvas(tmp_path / "a.png", 2.0, 1.0, dpi=50) as figure,
+    ):
+        figure.suptitle("그날")
+    assert (tmp_path / "a.png").is_file()

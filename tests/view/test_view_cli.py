@@ -13,7 +13,6 @@ from typing import Any
 
 import pytest
 import torch
-from matplotlib.image import imread
 
 import jumok
 from conftest import Jumok
@@ -166,8 +165,8 @@ def test_hostile_texts_make_a_page_too(view: View, runs: Path) -> None:
 
 
 def test_json_says_what_was_made(view: View, runs: Path) -> None:
-    made = view(runs / "gpt", TEXT, "--picture", "heads.png", "--out", "page.html", "--json").json
-    assert (made["page"], made["picture"], made["tokens"]) == ("page.html", "heads.png", [9])
+    made = view(runs / "gpt", TEXT, "--out", "page.html", "--json").json
+    assert (made["page"], made["tokens"]) == ("page.html", [9])
     assert made["bytes"] == Path("page.html").stat().st_size
     assert view(runs / "gpt", "", "--json").json["error"].startswith("the text is empty")
 
@@ -229,66 +228,18 @@ def test_probes_of_some_layers_are_of_those(view: View, runs: Path) -> None:
         assert some[name] == {"self": [[whole[name]["self"][1][1]]]}
 
 
-# --- a picture ---
-
-
-@pytest.mark.parametrize(
-    ("run", "where"),
-    [
-        ("gpt", []),
-        ("gpt", ["--layer", "1"]),
-        ("bert", ["--layer", "0", "--head", "1"]),
-        ("pairs", []),
-        ("pairs", ["--block", "encoder", "--layer", "0"]),
-    ],
-)  # fmt: skip
-def test_a_picture_without_a_page(view: View, runs: Path, run: str, where: list[str]) -> None:
-    end = view(runs / run, TEXT, *where, "--picture", "heads.png")
-    assert (end.code, end.err.splitlines()[-1]) == (0, "Wrote heads.png.")
-    image = imread("heads.png")
-    assert min(image.shape[:2]) > 250
-    assert image.std() > 0.05
-    assert not list(Path().glob("*.html"))
-
-
-@pytest.mark.parametrize("name", ["heads.svg", "heads.pdf", "heads.PNG"])
-def test_a_picture_by_its_suffix(view: View, runs: Path, name: str) -> None:
-    """For a paper or a slide there was no picture but a PNG of one size."""
-    for _ in range(2 if name.endswith("PNG") else 1):  # the second time in place of the first
-        end = view(runs / "gpt", TEXT, "--layer", "0", "--picture", name)
-        assert (end.code, end.err.splitlines()[-1]) == (0, f"Wrote {name}.")
-    content = Path(name).read_bytes()
-    assert content.startswith({"svg": b"<?xml", "pdf": b"%PDF", "PNG": b"\x89PNG"}[name[6:]])
-    if name.endswith("svg"):
-        assert b"<text" not in content, "letters are outlines, which show without the font"
-        assert b"date>" not in content
-
-
-@pytest.mark.parametrize("option", ["--out", "--picture"])
-def test_what_jumok_did_not_make_is_not_written_over(view: View, runs: Path, option: str) -> None:
+def test_what_jumok_did_not_make_is_not_written_over(view: View, runs: Path) -> None:
     """`jumok view ... --out thesis.html` wrote its page over whatever was there."""
-    name = {"--out": "mine.html", "--picture": "mine.png"}[option]
+    name = "mine.html"
     Path(name).write_text("my own work", encoding="utf-8")
-    end = view(runs / "gpt", "나는", option, name)
+    end = view(runs / "gpt", "나는", "--out", name)
     assert end.code == 2
     assert f"{name} exists and was not written by jumok; give another name, or --force." in end.err
     assert Path(name).read_text(encoding="utf-8") == "my own work"
-    assert view(runs / "gpt", "나는", option, name, "--force").code == 0
-    assert view(runs / "gpt", "나는", option, name).code == 0, "a page or picture of jumok is written anew"
+    assert view(runs / "gpt", "나는", "--out", name, "--force").code == 0
+    assert view(runs / "gpt", "나는", "--out", name).code == 0, "a page of jumok is written anew"
     Path("gpt-view.html").write_text("my own work", encoding="utf-8")
     assert view(runs / "gpt", "나는").code == 2, "the name that jumok chooses may be taken, too"
-
-
-def test_a_picture_without_a_korean_font_says_what_to_install(
-    view: View, runs: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from jumok.view import canvas
-
-    monkeypatch.setattr(canvas, "_families", lambda: [canvas.FALLBACK])
-    end = view(runs / "gpt", TEXT, "--layer", "0", "--picture", "heads.png")
-    assert end.code == 0
-    assert "Install a font with Hangul: fonts-nanum" in end.err
-    assert Path("heads.png").is_file()
 
 
 # --- what is wrong ---
@@ -318,9 +269,6 @@ WRONG: dict[str, tuple[list[str], int, str]] = {
     "out is a folder": (["gpt", TEXT, "--out", "."], 2, r"it is a folder"),
     "out has no folder": (["gpt", TEXT, "--out", "gone/page.html"], 2, r"there is no folder gone"),
     "out cannot be written": (["gpt", TEXT, "--out", "가" * 200], 1, r"cannot write .*choose another place"),
-    "png with a bad suffix": (["gpt", TEXT, "--picture", "heads.jpg"], 2, r"a picture ends in \.png, \.svg, \.pdf"),
-    "png without a folder": (["gpt", TEXT, "--picture", "gone/heads.png"], 2, r"there is no folder gone"),
-    "png of a head of no layer": (["gpt", TEXT, "--picture", "heads.png", "--head", "1"], 2, r"name the layer too"),
     "unknown option": (["gpt", TEXT, "--layerz", "1"], 2, r"--layerz"),
 }  # fmt: skip
 

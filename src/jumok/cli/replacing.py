@@ -10,9 +10,6 @@ from jumok.errors import ConfigError, RunError
 # One of these is near the beginning or the end of each file that jumok writes for others.
 MARKS = (
     b'<meta name="generator" content="jumok">',
-    b"Software\0jumok",
-    b"<dc:title>jumok</dc:title>",
-    b"/Creator (jumok)",
     b"jumok.version\x08\0\0\0",  # a key of GGUF, and the type of its value
     b"# Written by jumok.",
     b"\x12\x05jumok",  # the producer of an ONNX file

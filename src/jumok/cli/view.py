@@ -1,11 +1,10 @@
-"""`jumok view`: what a model computes while it reads a text, as a page or a picture."""
+"""`jumok view`: what a model computes while it reads a text, as a page."""
 
 from __future__ import annotations
 
 import re
 import sys
 import time
-import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +15,7 @@ from jumok.cli.console.output import print_json, say
 from jumok.cli.replacing import refuse_to_replace
 from jumok.corpora.hub import name_of
 from jumok.errors import ConfigError, TextError
+from jumok.files import require_writable
 from jumok.messages import tr, users_language
 
 if TYPE_CHECKING:
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     jumok view runs/novel "그날 밤 나는" --open
     jumok view runs/novel "그날 밤" --tokens 100 --seed 7 --out night.html
     jumok view runs/numbers "1,234" --target "천이백삼십사" --block cross
-    jumok view runs/novel "그날 밤 나는" --layer 2 --head 1 --picture heads.svg
     jumok view runs/novel "그날 밤 나는" --probe
     cat poem.txt | jumok view runs/novel - --out poem.html
     """,
@@ -50,15 +49,11 @@ if TYPE_CHECKING:
     section="Selection",
     help="block of an encoder-decoder",
 )
-@option("--layer", type=int, section="Selection", help="layer that the page opens at, and that --picture draws")
-@option("--head", type=int, section="Selection", help="head that the page opens at, and that --picture draws")
+@option("--layer", type=int, section="Selection", help="layer that the page opens at")
+@option("--head", type=int, section="Selection", help="head that the page opens at")
 @option("--layers", metavar="LIST", section="Selection", help="layers to include, e.g. 0,2-3 [all]")
 @option("--heads", metavar="LIST", section="Selection", help="heads of each layer to include, e.g. 0,2-3 [all]")
 @option("--probe", is_flag=True, section="More", help="ablate each head in turn; print a table and add it to the page")
-@option(
-    "--picture", type=PATH, metavar="FILE", section="More",
-    help="draw the heads as .png, .svg or .pdf; without --out there is no page",
-)  # fmt: skip
 @option("--force", is_flag=True, section="More", help="overwrite a file that jumok did not write")
 @option("--exact", is_flag=True, section="More", help="store weights, q and k in 16 bits, not 8; a larger page")
 @common(seed=True)
@@ -68,7 +63,9 @@ def view(run: Path, text: str | None, device: str, as_json: bool, quiet: bool, *
     RUN is a run folder or a transformers model folder. TEXT is the text itself; - reads stdin. Layers, heads and
     positions count from 0, as in the page.
     """
-    page, picture = _outputs(run, flags)
+    page = require_writable(flags["out"] or f"{name_of(run)}-view.html")
+    if not flags["force"]:
+        refuse_to_replace(page)
     where = {name: flags[name] for name in ("block", "layer", "head")}
     choices: dict[str, Any] = {
         "layers": _numbers("layers", flags["layers"]),
@@ -97,36 +94,11 @@ def view(run: Path, text: str | None, device: str, as_json: bool, quiet: bool, *
     if flags["probe"]:
         probes, figures = _probe(model, seen, shown=not as_json)
         done |= figures
-    if picture is not None:
-        _draw(seen, picture, where, quiet)
-        done["picture"] = str(picture)
-    if page is not None:
-        size = _write_page(
-            seen, probes, page, {**where, "exact": flags["exact"], "language": flags["lang"]}, flags["opens"], quiet
-        )
-        done |= {"page": str(page), "bytes": size, "seconds": time.perf_counter() - began}
+    how = {**where, "exact": flags["exact"], "language": flags["lang"]}
+    size = _write_page(seen, probes, page, how, flags["opens"], quiet)
+    done |= {"page": str(page), "bytes": size, "seconds": time.perf_counter() - began}
     if as_json:
         print_json(done)
-
-
-def _outputs(run: Path, flags: dict[str, Any]) -> tuple[Path | None, Path | None]:
-    """Return the files of the page and of the picture, None for one that is not wanted.
-
-    Raises:
-        ConfigError: a file has a wrong suffix, or jumok did not write it. ViewError: it cannot be written.
-    """
-    from jumok.files import require_writable
-    from jumok.view.canvas import require_drawable
-
-    picture = flags["picture"]
-    wants_page = picture is None or flags["out"] is not None or flags["opens"]
-    page = require_writable(flags["out"] or f"{name_of(run)}-view.html") if wants_page else None
-    if picture is not None:
-        require_writable(require_drawable(picture))
-    if not flags["force"]:
-        for path in filter(None, (page, picture)):
-            refuse_to_replace(path)
-    return page, picture
 
 
 def _probe(model: Model, seen: Trace, *, shown: bool) -> tuple[Probes, dict[str, Any]]:
@@ -140,18 +112,6 @@ def _probe(model: Model, seen: Trace, *, shown: bool) -> tuple[Probes, dict[str,
 
         show_probes(probes.ranking, table)
     return probes, {"nats": probes.ranking.nats, "heads": table}
-
-
-def _draw(seen: Trace, path: Path, where: dict[str, Any], quiet: bool) -> None:
-    """Draw the heads; what they are drawn with may warn, for example of a missing font."""
-    from jumok.view.head_pictures import draw_heads
-
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always", UserWarning)
-        draw_heads(seen, path, **where)
-    for warning in caught:
-        say(str(warning.message), quiet=quiet)
-    say(tr("Wrote {path}.", path=path), quiet=quiet)
 
 
 def _write_page(seen: Trace, probes: Probes | None, path: Path, how: dict[str, Any], opens: bool, quiet: bool) -> int:
