@@ -113,7 +113,7 @@ def texts(_folder: Path) -> dict[str, bytes]:
 def tables(_folder: Path) -> dict[str, bytes]:
     """Tables in every format."""
     import pyarrow as pa
-    from pyarrow import ipc, parquet
+    from pyarrow import parquet
 
     rows = [("그날 밤", "좋다", 1), ('"따옴표", 쉼표', "나쁘다", 2), ("줄\n바꿈", "", 3), ("", "좋다", 4)]
     found = {"plain.tsv": 'text\tlabel\n"좋아요\t1\n나빠요" 정말\t0\n'.encode()}
@@ -125,12 +125,9 @@ def tables(_folder: Path) -> dict[str, bytes]:
     found["table.jsonl"] = "".join(json.dumps(row) + "\n" for row in named).encode()
     found["table.json"] = json.dumps(named).encode()
     table = pa.table({"text": [row[0] for row in rows], "label": [row[1] for row in rows], "number": [1, 2, None, 4]})
-    sinks = {name: io.BytesIO() for name in ("table.parquet", "table.arrow", "stream.arrow")}
-    parquet.write_table(table, sinks["table.parquet"])
-    for name, writer in (("table.arrow", ipc.new_file), ("stream.arrow", ipc.new_stream)):
-        with writer(sinks[name], table.schema) as opened:
-            opened.write_table(table)
-    return found | {name: sink.getvalue() for name, sink in sinks.items()}
+    sink = io.BytesIO()
+    parquet.write_table(table, sink)
+    return found | {"table.parquet": sink.getvalue()}
 
 
 def stock_configs(_folder: Path) -> dict[str, bytes]:

@@ -52,7 +52,6 @@ ALLOWED = {
     ("docs/learn/en/11-writing.md", "pickle"): "saves a model of its own, and loads tensors only",
     ("docs/learn/ko/11-writing.md", "pickle"): "saves a model of its own, and loads tensors only",
     ("bench/fuzz_targets.py", "pickle"): "writes a checkpoint of tensors, of which jumok reads tensors only",
-    ("bench/soak.py", "runs code"): "imports modules of jumok by the names of a table in this file",
     ("bench/serving.py", "connects"): "to the server that it has started on this machine",
     ("bench/around.py", "runs code"): "imports modules of jumok by the names of a table in this file",
 }

@@ -1,11 +1,10 @@
-"""Parquet and Arrow files: one column as a text, several as a table, and what is wrong with them."""
+"""Parquet files: one column as a text, several as a table, and what is wrong with them."""
 
 from __future__ import annotations
 
 import builtins
 import json
 import random
-import struct
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -18,7 +17,6 @@ from jumok.text import read, read_table
 
 pa = pytest.importorskip("pyarrow")
 parquet = pytest.importorskip("pyarrow.parquet")
-ipc = pytest.importorskip("pyarrow.ipc")
 
 ROWS = {"text": ["바람이 불었다.", "", "비가\r\n왔다.", None, "눈이 왔다."], "label": [1, 0, 1, 0, None]}
 TEXT = "바람이 불었다.\n비가\n왔다.\n눈이 왔다."
@@ -29,38 +27,13 @@ def as_parquet(path: Path, table: Any) -> Path:
     return path
 
 
-def as_stream(path: Path, table: Any) -> Path:
-    with ipc.new_stream(path, table.schema) as writer:
-        writer.write_table(table, max_chunksize=2)
-    return path
-
-
-def as_arrow_file(path: Path, table: Any) -> Path:
-    with ipc.new_file(path, table.schema) as writer:
-        writer.write_table(table, max_chunksize=2)
-    return path
-
-
 def write(path: Path, columns: Any) -> Path:
     return as_parquet(path, pa.table(columns))
 
 
-@pytest.fixture(params=[as_parquet, as_stream, as_arrow_file], ids=lambda f: f.__name__)
-def stored(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[Any], Path]:
-    name = "rows.parquet" if request.param is as_parquet else "rows.arrow"
-    return lambda columns: request.param(tmp_path / name, pa.table(columns))
-
-
-def dataset(folder: Path, parts: int = 2) -> Path:
-    """As `datasets.Dataset.save_to_disk` writes it."""
-    folder.mkdir(parents=True)
-    files = [f"data-{number:05}-of-{parts:05}.arrow" for number in range(parts)]
-    for number, name in enumerate(files):
-        as_stream(folder / name, pa.table({"text": [f"{number}번째 글", "둘째 글"]}))
-    (folder / "dataset_info.json").write_text("{}", encoding="utf-8")
-    state = {"_data_files": [{"filename": name} for name in files], "_split": None}
-    (folder / "state.json").write_text(json.dumps(state), encoding="utf-8")
-    return folder
+@pytest.fixture
+def stored(tmp_path: Path) -> Callable[[Any], Path]:
+    return lambda columns: write(tmp_path / "rows.parquet", columns)
 
 
 # --- one column as a text ---------------------------------------------------------------------------------------------
@@ -90,23 +63,11 @@ def test_more_rows_than_are_read_at_once(stored: Callable[[Any], Path]) -> None:
     assert read(stored({"id": list(range(5_000)), "text": texts})).read() == "\n".join(filter(None, texts))
 
 
-# --- folders of datasets ----------------------------------------------------------------------------------------------
-
-
-def test_a_saved_dataset_is_read_in_order_and_without_its_caches(tmp_path: Path) -> None:
-    folder = dataset(tmp_path / "글", parts=12)
-    as_stream(folder / "cache-1234.arrow", pa.table({"text": ["캐시"]}))
-    expected = "\n\n".join(f"{number}번째 글\n둘째 글" for number in range(12))
-    assert read(folder).read() == read(tmp_path).read() == expected
-
-
-def test_a_dataset_of_several_splits_asks_for_one(tmp_path: Path) -> None:
-    for split in ("train", "test"):
-        dataset(tmp_path / "data" / split)
-    (tmp_path / "data" / "dataset_dict.json").write_text('{"splits": ["train", "test"]}', encoding="utf-8")
-    with pytest.raises(TextError, match=r"with the splits test, train; name the folder of one, .*test"):
-        read(tmp_path / "data")
-    assert read(tmp_path / "data" / "train").sources
+@pytest.mark.parametrize("name", ["dataset_info.json", "dataset_dict.json"])
+def test_a_folder_of_datasets_is_told_how_to_write_parquet(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_text("{}", encoding="utf-8")
+    with pytest.raises(TextError, match=r"Arrow files are not read; write each part as Parquet: .*to_parquet"):
+        read(tmp_path)
 
 
 # --- as a table -------------------------------------------------------------------------------------------------------
@@ -147,12 +108,11 @@ def test_nothing_to_read(stored: Callable[[Any], Path], columns: Any) -> None:
         read(stored(columns))
 
 
-@pytest.mark.parametrize("suffix", ["parquet", "arrow"])
 @pytest.mark.parametrize("content", [b"PAR1", "text\n글\n".encode() * 9, b"\0" * 100])
-def test_another_format_under_this_suffix(tmp_path: Path, suffix: str, content: bytes) -> None:
-    path = tmp_path / f"rows.{suffix}"
+def test_another_format_under_this_suffix(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "rows.parquet"
     path.write_bytes(content)
-    with pytest.raises(TextError, match=rf"rows\.{suffix} cannot be read as {suffix}: .*; was it copied"):
+    with pytest.raises(TextError, match=r"rows\.parquet cannot be read as Parquet: .*; was it copied"):
         read(path)
 
 
@@ -160,8 +120,7 @@ def test_a_truncated_file(stored: Callable[[Any], Path]) -> None:
     """At any byte: an error that names the file, but never a part of the text."""
     path = stored({"text": [f"글 {number}번" for number in range(40)]})
     whole = path.read_bytes()
-    end = len(whole) - (8 if whole[-4:] == b"\0\0\0\0" else 0)  # a stream may lack its end mark
-    for size in (*range(1, end, max(1, end // 40)), end - 1):
+    for size in (*range(1, len(whole), max(1, len(whole) // 40)), len(whole) - 1):
         path.write_bytes(whole[:size])
         with pytest.raises(TextError, match="cannot be read as"):
             read(path)
@@ -190,13 +149,3 @@ def test_without_pyarrow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(builtins, "__import__", without)
     with pytest.raises(TextError, match=r"pyarrow reads .*rows\.parquet, and cannot be loaded .*jumok\[data\]"):
         read(path)
-
-
-def test_offsets_beyond_the_data_are_refused(tmp_path: Path) -> None:
-    """A changed byte in the offsets of a column of strings ended the process: pyarrow reads them without a check."""
-    path = as_stream(tmp_path / "rows.arrow", pa.table({"text": ["가나다", "라마"]}))
-    good = struct.pack("<3i", 0, 9, 15)
-    assert path.read_bytes().count(good) == 1
-    path.write_bytes(path.read_bytes().replace(good, struct.pack("<3i", 0, 2**30, 2**30 + 6)))
-    with pytest.raises(TextError, match="cannot be read as arrow"):
-        read(path, column="text")

@@ -169,7 +169,7 @@ def test_a_folder_stands_for_its_tables(tmp_path: Path) -> None:
         text.read_table(tmp_path, "text")
     for name in ("b/empty.csv", "b/blank.csv", "b/header.csv"):
         (tmp_path / name).unlink()
-    with pytest.raises(TextError, match=r"folder with no table in it; jumok reads \.jsonl, .*\.arrow$"):
+    with pytest.raises(TextError, match=r"folder with no table in it; jumok reads \.jsonl, .*\.parquet$"):
         text.read_table(tmp_path, "text")
 
 
@@ -202,7 +202,7 @@ def test_a_folder_stands_for_its_tables(tmp_path: Path) -> None:
         ("a.jsonl", '{"document": "가", "label": [1, 2]}', r"line 1: column 'label' holds \[1, 2\], which is not text"),
         ("a.jsonl", '{"document": "\\ud83d", "label": 1}', r"line 1: U\+D83D is half of a surrogate pair"),
         ("a.jsonl", '{"document": "가"}\n{"lable": 1}\n', r"a\.jsonl: no column 'label'; .*did you mean 'lable'\?$"),
-        ("a.txt", TSV, r"a\.txt is not a table, .*give \.jsonl, \.ndjson, \.csv, \.tsv, \.parquet, \.arrow files"),
+        ("a.txt", TSV, r"a\.txt is not a table, .*give \.jsonl, \.ndjson, \.csv, \.tsv, \.parquet files"),
     ],
 )
 def test_tables_that_cannot_be_read_say_why(tmp_path: Path, name: str, content: bytes | str, said: str) -> None:

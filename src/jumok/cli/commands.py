@@ -142,7 +142,7 @@ def reading(section: str = "Options") -> Callable[[Command], Command]:
     """Add the options for reading a text, `jumok.cli.material.READING`."""
 
     def add(function: Command) -> Command:
-        help_text = "column of tables (.csv, .tsv, .json, .jsonl, .parquet, .arrow) [text]"
+        help_text = "column of tables (.csv, .tsv, .json, .jsonl, .parquet) [text]"
         function = option("--column", section=section, help=help_text)(function)
         return option("--encoding", section=section, help="encoding of the text files [detected]")(function)
 

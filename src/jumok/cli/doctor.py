@@ -31,7 +31,7 @@ NEEDED = (
 EXTRAS = {
     "hf": (("transformers",), message("models of transformers in the same program")),
     "metrics": (("sacrebleu",), message("chrF and BLEU of answers")),
-    "data": (("pyarrow",), message("Parquet and Arrow files")),
+    "data": (("pyarrow",), message("Parquet files")),
     "serve": (("starlette", "pydantic", "uvicorn"), message("the HTTP API: jumok serve")),
     "gguf": (("gguf",), message("files for llama.cpp and Ollama")),
     "onnx": (("onnx",), message("files for onnxruntime")),

@@ -117,7 +117,7 @@ def train(
 ) -> None:
     """Train a model on texts: a GPT, or another model for another --task.
 
-    A TEXT is a file (.txt, .md, .json, .jsonl, .csv, .tsv, .parquet, .arrow), a folder, or - for stdin, which is plain
+    A TEXT is a file (.txt, .md, .json, .jsonl, .csv, .tsv, .parquet), a folder, or - for stdin, which is plain
     text, JSON, or a table if a column is named. The tasks classify and seq2seq read columns of a table, and chat reads
     conversations. Without a TEXT, the built-in corpus `stories` is used, whose entropy is known, `numbers` for seq2seq,
     or `talk` for chat.

@@ -24,7 +24,7 @@ FIRST_ROWS = 100  # of JSON, whose rows may have different names
 def cells_of(
     table: Reading | Columnar, columns: Sequence[str], *, every_row: bool = False, remedy: str = ""
 ) -> Iterator[tuple[Place, list[Any]]]:
-    """Yield the place of each row and its cells in these columns: strings, or values of JSON or Arrow.
+    """Yield the place of each row and its cells in these columns: strings, or values of JSON or Parquet.
 
     Args:
         every_row: refuse a row of JSON that lacks a column; otherwise its cell is None.

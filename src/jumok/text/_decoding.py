@@ -37,7 +37,7 @@ _MAGIC = {  # of files that people take for text, some without a NUL byte
     b"{\\rtf": message("an RTF document"),
     b"\x1f\x8b": message("a gzip archive"),
     b"PAR1\x15": message("a Parquet table; name it .parquet"),
-    b"ARROW1\x00\x00": message("an Arrow table; name it .arrow"),
+    b"ARROW1\x00\x00": message("an Arrow table; write it as .parquet"),
 }
 _CONTROLS = bytes({*range(32), 127} - set(b"\b\t\n\v\f\r\x1b"))
 

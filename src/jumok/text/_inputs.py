@@ -14,7 +14,7 @@ from typing import IO, Literal, NamedTuple
 from jumok.errors import TextError
 from jumok.messages import did_you_mean, tr
 
-Format = Literal["text", "json", "csv", "tsv", "parquet", "arrow"]
+Format = Literal["text", "json", "csv", "tsv", "parquet"]
 
 FORMATS: dict[str, Format] = {
     ".txt": "text",
@@ -25,7 +25,6 @@ FORMATS: dict[str, Format] = {
     ".csv": "csv",
     ".tsv": "tsv",
     ".parquet": "parquet",
-    ".arrow": "arrow",
 }
 """Formats by suffix. A folder is searched for these; a file given by name with another suffix is plain text or JSON."""
 
@@ -71,15 +70,11 @@ def find(name: str, *, tables_only: bool = False) -> list[Input]:
     found = []
     for folder, subfolders, files in os.walk(path, onerror=refuse):
         subfolders[:] = [sub for sub in subfolders if not sub.startswith(".")]
-        if "dataset_info.json" in files:  # of `datasets.Dataset.save_to_disk`
-            files = [file for file in files if not file.startswith("cache-")]
-        if "dataset_dict.json" in files:
-            splits = sorted(subfolders) or [tr("none")]
+        if {"dataset_info.json", "dataset_dict.json"} & {*files}:
             raise TextError(
-                "{folder} is a datasets folder with the splits {splits}; name the folder of one, for example {example}",
+                "{folder} is a folder of datasets, whose Arrow files are not read; write each part as Parquet: "
+                'datasets.load_from_disk(...).to_parquet("part.parquet")',
                 folder=folder,
-                splits=", ".join(splits),
-                example=Path(folder, splits[0]),
             )
         for file in (Path(folder, file) for file in files if not file.startswith(".")):
             if file.suffix.lower() in formats and file.is_file():

@@ -13,7 +13,7 @@ from typing import IO, Any
 
 from jumok.errors import TextError
 from jumok.messages import message, tr
-from jumok.text._columnar import COLUMNAR, Columnar
+from jumok.text._columnar import Columnar
 from jumok.text._decoding import (
     Encoding,
     Undecodable,
@@ -91,7 +91,7 @@ class Inputs:
                     continue
                 self.copies[sha256] = []
                 facts = {"name": file.name, "bytes": size, "sha256": sha256}
-                if file.format in COLUMNAR:
+                if file.format == "parquet":
                     yield Columnar(file, data, facts)
                 else:
                     yield Reading(file, data, self._codec, facts, table=self._table)

@@ -101,7 +101,7 @@ def read_table(
     encoding: str | None = None,
     remedy: str = "",
 ) -> Table:
-    """Read the named columns of .csv, .tsv, .jsonl, .parquet and .arrow files into one table.
+    """Read the named columns of .csv, .tsv, .jsonl and .parquet files into one table.
 
     Encodings, newlines, normal form, folders and copies are handled as in `read`; a folder is searched only for tables.
     A file that is JSON is read whatever its name: objects one per line, in a list, or one after another. Standard input

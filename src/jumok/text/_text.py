@@ -95,9 +95,8 @@ def read(
 
     - A folder refers to all files below it with a suffix of `FORMATS`, sorted by path. Hidden, empty and blank files
       are skipped.
-    - From .jsonl, .csv, .tsv, .parquet and .arrow files, and from files that are JSON under another name, one column is
-      read. Its rows are joined by "\\n"; empty rows are skipped. A folder that `datasets` saved is read like any folder
-      of .arrow files.
+    - From .jsonl, .csv, .tsv and .parquet files, and from files that are JSON under another name, one column is read.
+      Its rows are joined by "\\n"; empty rows are skipped.
     - Two inputs are separated by exactly one blank line: the newlines at the end of the first become two.
     - An input with the same bytes as an earlier one is skipped; its name is added to the `copies` of that source.
     - Standard input is plain text. If `column` is given, it is a table of the format that `read_table` detects.

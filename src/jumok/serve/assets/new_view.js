@@ -5,7 +5,7 @@ import { count, t } from "../../view/assets/base/words.js";
 import { post, upload } from "./server.js";
 
 const TOKENIZERS = ["", "char", "jamo", "bpe"];
-const SUFFIXES = ".txt,.md,.csv,.tsv,.jsonl,.json,.parquet,.arrow,text/plain";
+const SUFFIXES = ".txt,.md,.csv,.tsv,.jsonl,.json,.parquet,text/plain";
 
 /** @typedef {import("./shell.js").Shell} Shell */
 

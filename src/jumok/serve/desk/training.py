@@ -28,7 +28,7 @@ from jumok.text.hangul import nfc
 
 NAME = re.compile(r"\w[\w.-]{0,59}")  # of a new run
 UPLOADS, LOGS = ".uploads", ".logs"  # in the folder of runs
-TABLES = (".csv", ".tsv", ".jsonl", ".json", ".parquet", ".arrow")
+TABLES = (".csv", ".tsv", ".jsonl", ".json", ".parquet")
 SUFFIXES = (".txt", ".md", *TABLES)
 LONGEST_STEM = 40  # characters of the name of an upload
 SHOWN = 300  # characters of a text
