@@ -698,7 +698,7 @@ def test_texts_in_other_ways(ladder: Jumok, tales: str) -> None:
         (["tales.txt", "--minutes-per-rung", "1", "--steps-per-rung", "1"], 2, "give one"),
         (["tales.txt", "--device", "tpu"], 2, "device='tpu' is not known"),
         (["tales.txt", "--seed", "-1"], 2, "seed=-1"),
-        (["tales.txt", "--column", "text"], 1, ".csv, .tsv, .parquet, .arrow have columns"),
+        (["tales.txt", "--column", "text"], 1, ".csv, .tsv, .parquet have columns"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )

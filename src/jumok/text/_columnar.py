@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import IO, Any
 
 from jumok.errors import TextError
-from jumok.text._inputs import Input
+from jumok.text._inputs import Format, Input
 from jumok.text._rows import only_place
 from jumok.text._source import Place, Source
 
@@ -28,6 +28,7 @@ class Columnar:
 
     def __init__(self, file: Input, data: IO[bytes], facts: Mapping[str, Any]) -> None:
         self.file, self._facts = file, facts
+        self.format: Format = file.format
         try:
             from pyarrow import parquet
         except ImportError as error:
@@ -80,4 +81,4 @@ class Columnar:
 
     def source(self, **counted: Any) -> Source:
         """Return the record of the input."""
-        return Source(**self._facts, **counted, format="parquet")
+        return Source(**self._facts, **counted, format=self.format)
