@@ -129,14 +129,28 @@ def test_the_direction_is_orthogonal_about(rows: int, columns: int, scale: float
     assert (inside - torch.diag(inside.diag())).norm() < 0.1 * inside.norm()
 
 
-@pytest.mark.parametrize("columns", [48, 120])
-def test_both_ways_to_iterate_agree(columns: int) -> None:
-    """Long matrices are multiplied once, by a polynomial of x xᵀ, which is the same in exact arithmetic."""
-    x = with_singular_values(torch.logspace(0, -2, 48), 48, columns)[None].double()
-    x = 0.97 * x / torch.linalg.matrix_norm(x @ x.mT).sqrt()
-    gram = x @ x.mT
-    torch.testing.assert_close(optim._factor(gram) @ x, optim._iterated(x, gram), rtol=0, atol=1e-9)
-    torch.testing.assert_close(orthogonal(x[0], torch.float64), optim._iterated(x, gram)[0], rtol=0, atol=1e-9)
+@pytest.mark.parametrize(("rows", "columns"), [(48, 48), (48, 120), (150, 150), (150, 330), (330, 150)])
+def test_all_ways_to_iterate_agree(rows: int, columns: int) -> None:
+    """Long matrices are multiplied once, and of symmetric products blocks above the diagonal are computed alone."""
+    sides = sorted((rows, columns))
+    wide = x = with_singular_values(torch.logspace(0, -2, sides[0]), *sides).double()
+    x = 0.97 * x / torch.linalg.svdvals(x).pow(4).sum().pow(0.25)
+    for a, b, c in optim.POLYNOMIALS:
+        gram = x @ x.T
+        x = a * x + (b * gram + c * gram @ gram) @ x
+    found = orthogonal(wide if rows < columns else wide.T, torch.float64)
+    torch.testing.assert_close(found, x if rows < columns else x.T, rtol=0, atol=1e-9)
+    single = orthogonal((wide if rows < columns else wide.T).float(), None)
+    torch.testing.assert_close(single.double(), found, rtol=0, atol=1e-4)
+
+
+@pytest.mark.parametrize("columns", [128, 352])
+def test_directions_in_bfloat16_are_near_those_in_float64(columns: int) -> None:
+    """Four iterations of a long matrix on x xᵀ alone made 3 of singular values that should be 1.08."""
+    matrix = with_singular_values(torch.logspace(0, -2, 128), 128, columns)
+    found, exact = orthogonal(matrix).double(), orthogonal(matrix, torch.float64)
+    assert torch.linalg.svdvals(found).max() < 1.12
+    assert (found - exact).norm() < 0.06 * exact.norm()
 
 
 def test_a_matrix_of_rank_one_stays_small() -> None:

@@ -39,6 +39,7 @@ NEAREST = (
 POLYNOMIALS = (*((a / 1.01, b / 1.01**3, c / 1.01**5) for a, b, c in NEAREST[:-1]), NEAREST[-1])
 MARGIN = 0.97
 MEAN_POWER = 8.0  # of the step, which the weights of a mean of parameters grow with: a ninth of the steps, about
+SYMMETRIC_BLOCK = 64  # rows
 STACK = 1 << 22  # numbers in the matrices of one shape that are computed together, at most
 
 
@@ -196,38 +197,53 @@ def orthogonal(matrix: Tensor, dtype: torch.dtype | None = torch.bfloat16) -> Te
     tall = matrix.shape[1] > matrix.shape[2]
     x = (matrix.mT if tall else matrix).to(dtype)  # (N, m, n), m no more than n
     x = x / _norms(x)  # so that fourth powers are in range
-    gram = x @ x.mT  # (N, m, m)
-    scale = MARGIN * _norms(gram.to(torch.promote_types(dtype, torch.float32))).rsqrt()  # (N, 1, 1)
-    x, gram = (x * scale).to(dtype), (gram * scale.square()).to(dtype)
-    # For long matrices the factor is less work. In bfloat16 it is too inexact: it makes 1.22 of what should be 1.08.
-    long = 2 * x.shape[2] > 3 * x.shape[1] and dtype != torch.bfloat16
-    x = _factor(gram) @ x if long else _iterated(x, gram)  # (N, m, n)
+    gram = _symmetric(x, x.mT)  # (N, m, m)
+    scale = (MARGIN * _norms(gram.to(torch.promote_types(dtype, torch.float32))).rsqrt()).to(dtype)  # (N, 1, 1)
+    gram = gram * scale.square()
+    # For long matrices it is less work to iterate on x xᵀ alone. In bfloat16, two iterations in a row are as exact as
+    # one, and four make 3 of what should be 1.08.
+    long = 2 * x.shape[2] > 3 * x.shape[1]
+    at_once = 1 if not long else 2 if dtype == torch.bfloat16 else len(POLYNOMIALS)
+    for first in range(0, len(POLYNOMIALS), at_once):
+        if first:
+            gram = _symmetric(x, x.mT)
+        multiplier = _multiplier(gram, POLYNOMIALS[first : first + at_once])
+        x = (multiplier if first else multiplier * scale) @ x  # (N, m, n)
     return x.mT if tall else x
 
 
-def _iterated(x: Tensor, gram: Tensor) -> Tensor:
-    """Return x after all iterations, (N, m, n). gram: x xᵀ."""
-    for number, (a, b, c) in enumerate(POLYNOMIALS):
-        if number:
-            gram = x @ x.mT  # (N, m, m)
-        step = torch.baddbmm(gram, gram, gram, beta=b, alpha=c)  # (N, m, m)
-        x = torch.baddbmm(x, step, x, beta=a)  # (N, m, n)
-    return x
+def _multiplier(gram: Tensor, polynomials: Sequence[tuple[float, float, float]]) -> Tensor:
+    """Return the matrix by which some iterations multiply x, (N, m, m). gram: x xᵀ.
 
-
-def _factor(gram: Tensor) -> Tensor:
-    """Return the product of what the iterations multiply x by, (N, m, m). gram: x xᵀ.
-
-    All of it are polynomials of one symmetric matrix, which commute. So x itself is multiplied once.
+    All of it are polynomials of one symmetric matrix, which commute, so all products are symmetric.
     """
-    factor = torch.eye(gram.shape[1], dtype=gram.dtype, device=gram.device).expand_as(gram)
-    for number, (a, b, c) in enumerate(POLYNOMIALS, 1):
-        step = torch.baddbmm(gram, gram, gram, beta=b, alpha=c)  # (N, m, m), without a on the diagonal
-        factor = torch.baddbmm(factor, step, factor, beta=a) if number > 1 else step + a * factor  # (N, m, m)
-        if number < len(POLYNOMIALS):
-            gram = torch.baddbmm(gram, step, gram, beta=a)
-            gram = torch.baddbmm(gram, step, gram, beta=a)  # (N, m, m)
-    return factor
+    found: Tensor | None = None
+    for number, (a, b, c) in enumerate(polynomials, 1):
+        inner = c * gram
+        inner.diagonal(dim1=1, dim2=2).add_(b)
+        step = _symmetric(gram, inner)
+        step.diagonal(dim1=1, dim2=2).add_(a)  # a + b gram + c gram²
+        found = step if found is None else _symmetric(found, step)
+        if number < len(polynomials):
+            gram = _symmetric(_symmetric(step, gram), step)
+    assert found is not None
+    return found
+
+
+def _symmetric(a: Tensor, b: Tensor) -> Tensor:
+    """Return a b, (N, m, m), which is symmetric.
+
+    On a CPU only the blocks on the diagonal and above it are computed, except in bfloat16, where copying takes as long.
+    """
+    size = a.shape[1]
+    if a.device.type != "cpu" or a.dtype == torch.bfloat16 or size <= SYMMETRIC_BLOCK:
+        return a @ b
+    found = a.new_empty(a.shape[0], size, size)
+    for start in range(0, size, SYMMETRIC_BLOCK):
+        stop = start + SYMMETRIC_BLOCK
+        found[:, start:stop, start:] = a[:, start:stop] @ b[:, :, start:]
+        found[:, stop:, start:stop] = found[:, start:stop, stop:].mT
+    return found
 
 
 def _norms(x: Tensor) -> Tensor:
