@@ -130,6 +130,12 @@ def test_each_text_is_said() -> None:
         assert len(set(keys)) == len(keys)
 
 
+def test_the_text_of_one_exercise_is_not_said_of_an_error_in_another() -> None:
+    """A mistake in `generate` was explained as one of the KV cache: an error and a text of a part had one name."""
+    for path in (HERE / "checks").glob("*.toml"):
+        assert not EXPLAINED & set(read_toml(path).get("mistake", {})), path.name
+
+
 def test_an_exercise_is_found_by_number_name_and_file() -> None:
     assert exercise("1") == exercise("shapes") == exercise("practice/01_shapes.py") == exercises()[0]
     with pytest.raises(ConfigError, match=r"no exercise 'sofmax'.*softmax"):

@@ -5,9 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import torch
 
 from jumok.course.practice.catalogue import exercise
 from jumok.course.practice.child import judge
+from jumok.course.practice.differences import relation
 
 pytestmark = pytest.mark.slow
 
@@ -55,6 +57,35 @@ OTHERWISE = [
 )
 def test_a_mistake_is_recognised_however_it_is_written(judged, slug: str, mistake: str, changes: list) -> None:
     assert judged(slug, *changes)["faults"][0]["mistake"] == mistake
+
+
+@pytest.mark.parametrize(
+    ("slug", "change", "said"),
+    [
+        pytest.param("softmax", ("return e / e.sum(dim=-1, keepdim=True)",
+                                 "return (e / e.sum(dim=-1, keepdim=True)).half()"), "torch.float16", id="coarser"),
+        pytest.param("softmax", ("return e / e.sum(dim=-1, keepdim=True)",
+                                 "return (e / e.sum(dim=-1, keepdim=True)).numpy()"), "ndarray", id="an-array"),
+        pytest.param("softmax", ("return e / e.sum(dim=-1, keepdim=True)",
+                                 "return e / e.sum(dim=-1, keepdim=True),"), "A comma at the end", id="a-comma"),
+        pytest.param("get_batch", ("return x, y", "return list(x), list(y)"), "tuple (list, list)", id="lists"),
+        pytest.param("generate", ("ids = torch.cat((ids, new), dim=1)", "ids.append(new)"), "torch.cat", id="append"),
+        pytest.param("chat_template", ("ids += [role_ids[role], *encode(content), end]",
+                                       "ids += [role_ids[role], encode(content), end]"), "(int, list)", id="nested"),
+    ],
+)  # fmt: skip
+def test_a_result_of_another_form_is_told_as_such(judged, slug: str, change: tuple[str, str], said: str) -> None:
+    """What comes back is named. An array raised a ValueError in the check, and float16 only had wrong values."""
+    assert said in judged(slug, change)["faults"][0]["words"]["en"]
+
+
+def test_a_sum_that_is_written_as_one_is_not_called_wrong() -> None:
+    right = torch.rand(3, 5, dtype=torch.float64).softmax(-1)
+    for wrong, found in ((0.1, "row-sums"), (2e-4, None)):
+        given = right.clone()
+        given[1, 2] += wrong
+        said = relation(given, right, 1e-5)
+        assert (said and said[0]) == found
 
 
 def test_a_wrong_line_of_the_block_is_named(judged) -> None:

@@ -102,7 +102,10 @@ def alike(one: BaseException, other: BaseException) -> bool:
 def _equal(a: object, b: object) -> bool:
     if isinstance(a, Tensor) or isinstance(b, Tensor):
         return isinstance(a, Tensor) and isinstance(b, Tensor) and same(a, b, 1e-4)
-    return a == b
+    try:
+        return bool(a == b)
+    except (ValueError, RuntimeError):  # of arrays and of lists of tensors, whose comparison is no bool
+        return False
 
 
 class Code:
@@ -212,7 +215,8 @@ def compare(given: object, right: Tensor, *, tolerance: float = TOLERANCE, lette
             raise Wrong("nan")
         if right.dtype is torch.bool and tensor.dtype is not torch.bool:
             raise Wrong("not-boolean")
-        if tensor.is_floating_point() != right.is_floating_point():
+        is_coarser = tensor.is_floating_point() and tensor.dtype.itemsize < right.dtype.itemsize
+        if tensor.is_floating_point() != right.is_floating_point() or is_coarser:
             raise Wrong("dtype", given=tensor.dtype, right=right.dtype)
         if not same(tensor, right, tolerance):
             raise Different(tensor, right, tolerance)

@@ -15,6 +15,7 @@ Finding = tuple[str, dict[str, Any]]
 FEW = 3  # indices that are listed one by one
 MOSTLY = 0.8  # from this share on, the right entries are taken to be so by chance
 SMALL = 1e-6  # a factor below this is none
+ROUNDED = 5e-4  # a sum nearer to one than this is written as 1
 
 
 def places(wrong: Tensor) -> list[Finding]:
@@ -104,7 +105,8 @@ def _along_rows(given: Tensor, right: Tensor, same: Any) -> Iterator[Finding]:
     ones = torch.ones(right.shape[:-1], dtype=right.dtype)
     if bool((right >= 0).all()) and same(right.sum(-1), ones) and not same(given.sum(-1), ones):
         sums = given.sum(-1).flatten()
-        yield "row-sums", {"sum": sums[(sums - 1).abs().argmax()].item()}
+        if (sums - 1).abs().max() > ROUNDED:
+            yield "row-sums", {"sum": sums[(sums - 1).abs().argmax()].item()}
     for dim in range(given.dim()):
         size = given.shape[dim]
         if size < 2:

@@ -44,6 +44,7 @@ def chat_template(code: Code) -> Steps:
     for number, chat in enumerate(CHATS):
         right = [*_turns(chat, [END]), ROLES["assistant"]]
         given = _ids(function(list(chat), dict(ROLES), END, _encode))
+        require(given != [*_turns(chat[:1], [END]), ROLES["assistant"]], "first-message-only")
         same_text = [id for id in given if id < 500] == [id for id in right if id < 500]
         key = "other-ids" if same_text else "other-content"
         require_equal(given, right, key, given=given[:12], right=right[:12])
@@ -52,8 +53,11 @@ def chat_template(code: Code) -> Steps:
 
 def _ids(given: object) -> list[int]:
     require(given is not None, "no-return")
+    kind = type(given).__name__
+    if isinstance(given, list):
+        kind += f" ({', '.join(sorted({type(one).__name__ for one in given}))})"
     if not (isinstance(given, list) and all(type(one) is int for one in given)):
-        raise Wrong("not-a-list")
+        raise Wrong("not-a-list", kind=kind)
     return given
 
 

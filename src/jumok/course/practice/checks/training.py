@@ -187,7 +187,7 @@ def training_step(code: Code) -> Steps:
 
 def _require_order(happened: list[str]) -> None:
     """Check the order: the forward pass in training mode, backward, step."""
-    require("train" in happened or "eval" in happened, "no-forward")
+    require("train" in happened or "eval" in happened, "no-forward/training")
     require("backward" in happened, "no-backward")
     require("step" in happened, "no-step")
     require(happened.index("backward") < happened.index("step"), "step-before-backward")
