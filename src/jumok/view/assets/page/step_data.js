@@ -161,75 +161,16 @@ function exact(value) {
   return value !== 0 && Math.abs(value) < 0.00005 ? value.toExponential(1).replace("-", "−") : decimal(value, 4);
 }
 
-/** The vectors of a part. @type {Record<string, (data: StepData) => [string, Float32Array][]>} */
-const VECTORS = {
-  embedding: ({ step, input }) => [
-    [t("step.name.embedding"), step.embedding],
-    ...(step.position_embedding
-      ? /** @type {[string, Float32Array][]} */ ([
-          [t("step.name.position"), step.position_embedding],
-          [t("step.name.x"), input],
-        ])
-      : []),
-  ],
-  norm1: ({ layer }) => [
-    [t("step.name.input"), layer.input],
-    [t("step.name.normed"), layer.norm1],
-  ],
-  qkv: ({ head }) => [
-    [t("step.name.query"), head.q],
-    [t("step.name.key"), head.k],
-    [t("step.name.value"), head.v],
-  ],
-  rotation: ({ head }) => [
-    [t("step.name.query"), head.q],
-    [t("step.name.rotatedQ"), head.qRotated],
-    [t("step.name.key"), head.k],
-    [t("step.name.rotatedK"), head.kRotated],
-  ],
-  scores: ({ head, focus, step }) => [
-    [t("step.name.query"), head.qRotated],
-    [
-      t("step.name.keyOf", { token: `‘${step.texts[focus]}’` }),
-      head.keys.subarray(focus * head.d, (focus + 1) * head.d),
-    ],
-  ],
-  values: ({ head, focus, step }) => [
-    [
-      t("step.name.valueOf", { token: `‘${step.texts[focus]}’` }),
-      head.values.subarray(focus * head.d, (focus + 1) * head.d),
-    ],
-    [t("step.name.headOut", { head: head.head }), head.output],
-  ],
-  join: ({ layer }) => [[t("step.name.joined"), layer.joined]],
-  output: ({ layer }) => [
-    [t("step.name.joined"), layer.joined],
-    [t("step.name.attentionOut"), layer.attention_out],
-  ],
-  residual1: ({ layer }) => [
-    [t("step.name.input"), layer.input],
-    [t("step.name.attentionOut"), layer.attention_out],
-    [t("step.name.residual1"), layer.residual1],
-  ],
-  norm2: ({ layer }) => [
-    [t("step.name.residual1"), layer.residual1],
-    [t("step.name.normed"), layer.norm2],
-  ],
-  hidden: ({ layer }) => [[t("step.name.hidden"), layer.mlp_hidden]],
-  mlp: ({ layer }) => [[t("step.name.mlpOut"), layer.mlp_out]],
-  residual2: ({ layer }) => [
-    [t("step.name.residual1"), layer.residual1],
-    [t("step.name.mlpOut"), layer.mlp_out],
-    [t("step.name.residual2"), layer.residual2],
-  ],
-  norm: ({ step }) => [[t("step.name.final"), step.norm]],
-};
 const OF_KEYS = new Set(["scores", "scale", "softmax", "values"]);
 const OF_TOKENS = new Set(["logits", "probabilities", "draw"]);
 const OF_LAYERS = new Set(["before", "after"]);
 
-/** What the picture of a part shows, in words. @param {string} part @param {StepData} data @returns {string} */
-export function summary(part, data) {
+/**
+ * What the picture of a part shows, in words.
+ * @param {string} part @param {StepData} data @param {[string, ArrayLike<number>][]} vectors that the picture shows
+ * @returns {string}
+ */
+export function summary(part, data, vectors) {
   const { step, head } = data;
   if (OF_KEYS.has(part)) {
     const list = strongest(head.weights, 3).map((key) => `‘${step.texts[key]}’ ${percent(head.weights[key])}`);
@@ -247,17 +188,12 @@ export function summary(part, data) {
       .join("; ");
   }
   if (part === "token") return t("step.token", { position: step.position, token: `‘${step.token.text}’` });
-  return vectorsOf(part, data)
+  return vectors
     .map(([name, values]) => {
-      const [least, most] = [Math.min(...values), Math.max(...values)].map(short);
+      const [least, most] = [Math.min, Math.max].map((end) => short(end(...Array.from(values))));
       return t("step.sum.vector", { name, n: values.length, length: short(lengthOf(values)), least, most });
     })
     .join(" ");
-}
-
-/** @param {string} part @param {StepData} data @returns {[string, Float32Array][]} */
-function vectorsOf(part, data) {
-  return VECTORS[part]?.(data) ?? [];
 }
 
 /** @param {string} part @param {StepData} data */

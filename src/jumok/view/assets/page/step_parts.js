@@ -7,34 +7,18 @@
  * @typedef {"input" | "attention" | "mlp" | "output"} Group
  */
 
-/** @type {readonly {id: string, group: Group}[]} */
-export const PARTS = Object.freeze([
-  { id: "token", group: "input" },
-  { id: "embedding", group: "input" },
-  { id: "before", group: "input" },
-  { id: "norm1", group: "attention" },
-  { id: "qkv", group: "attention" },
-  { id: "rotation", group: "attention" },
-  { id: "scores", group: "attention" },
-  { id: "scale", group: "attention" },
-  { id: "softmax", group: "attention" },
-  { id: "values", group: "attention" },
-  { id: "join", group: "attention" },
-  { id: "output", group: "attention" },
-  { id: "residual1", group: "attention" },
-  { id: "norm2", group: "mlp" },
-  { id: "hidden", group: "mlp" },
-  { id: "mlp", group: "mlp" },
-  { id: "residual2", group: "mlp" },
-  { id: "after", group: "output" },
-  { id: "norm", group: "output" },
-  { id: "logits", group: "output" },
-  { id: "probabilities", group: "output" },
-  { id: "draw", group: "output" },
-]);
+/** @type {readonly [Group, string[]][]} */
+const GROUPED = [
+  ["input", ["token", "embedding", "before"]],
+  ["attention", ["norm1", "qkv", "rotation", "scores", "scale", "softmax", "values", "join", "output", "residual1"]],
+  ["mlp", ["norm2", "hidden", "mlp", "residual2"]],
+  ["output", ["after", "norm", "logits", "probabilities", "draw"]],
+];
 
-/** @type {readonly Group[]} */
-export const GROUPS = Object.freeze(["input", "attention", "mlp", "output"]);
+export const GROUPS = Object.freeze(GROUPED.map(([group]) => group));
+
+/** @type {readonly {id: string, group: Group}[]} */
+export const PARTS = Object.freeze(GROUPED.flatMap(([group, ids]) => ids.map((id) => ({ id, group }))));
 
 /** @param {{layer: number, layers: number, rotary: boolean}} of @returns {{id: string, group: Group}[]} */
 export function partsOf({ layer, layers, rotary }) {

@@ -1,6 +1,7 @@
 // The pictures of the parts that a token goes through outside attention: from its embedding to the next token.
 
 import { hex, sequential } from "../base/colours.js";
+import { measureText } from "../base/painter.js";
 import { count, decimal, percent, t } from "../base/words.js";
 import { largest, segments, spread, strongest } from "./step_numbers.js";
 import { eased, phase, short } from "./step_scene.js";
@@ -28,7 +29,7 @@ function paintToken(scene, { step }) {
   const height = size + 15;
   for (let i = from; i < step.texts.length; i += 1) {
     const last = i === step.texts.length - 1;
-    const wide = Math.max(22, painterWidth(step.texts[i], size) + 12);
+    const wide = Math.max(22, measureText(step.texts[i], { size }) + 12);
     if (x + wide > width) {
       x = 0;
       scene.y += height + 5;
@@ -60,11 +61,6 @@ function paintToken(scene, { step }) {
   scene.formula(`${quoted(step.token.text)} → ${known ? step.token.id : "…"}`);
 }
 
-/** @param {string} text @param {number} size */
-function painterWidth(text, size) {
-  return [...text].reduce((sum, sign) => sum + (sign.charCodeAt(0) > 0x2e80 ? size : size * 0.6), 0);
-}
-
 /** @type {Picture} */
 function paintEmbedding(scene, { about, step, input }) {
   const { C } = sizesOf(about);
@@ -85,6 +81,7 @@ function paintEmbedding(scene, { about, step, input }) {
 /** The table of embeddings, with the row of the token. @param {Scene} scene @param {{id: number, rows: number, columns: number}} table */
 function paintTable(scene, { id, rows, columns }) {
   const { painter, theme, progress, width } = scene;
+  scene.heading(t("step.name.table"), `(V, C) = (${count(rows)}, ${columns})`);
   const [wide, tall] = [Math.min(width * 0.5, 300), 132];
   const share = eased(phase(progress, 0, 1.6));
   const row = 5 + (tall - 10) * Math.min(1, id / Math.max(1, rows - 1));
@@ -101,15 +98,6 @@ function paintTable(scene, { id, rows, columns }) {
     weight: 700,
     size: 15,
     fill: theme.accent,
-  });
-  const beside = wide + (scene.narrow ? 66 : 100);
-  scene.text(t("step.name.table"), beside, scene.y + 52, { size: 13.5, weight: 600, maxWidth: width - beside });
-  const letters = `(V, C) = (${count(rows)}, ${columns})`;
-  scene.text(letters, beside, scene.y + 74, {
-    size: 12.5,
-    fill: theme.muted,
-    family: "mono",
-    maxWidth: width - beside,
   });
   scene.y += tall + 22;
 }

@@ -368,6 +368,7 @@ function paintJoin(scene, { about, layer, head, isOff }) {
   scene.y = top + H * (height + 5) + 6;
   scene.operator("↓");
   scene.heading(t("step.name.joined"), `(H·D) = (${H * D})`);
+  scene.vectors.push([t("step.name.joined"), layer.joined]);
   const cell = width / (H * D);
   for (let other = 0; other < H; other += 1) {
     const come = eased(phase(progress, other, H));

@@ -68,6 +68,8 @@ export class Scene {
     this.y = 0;
     /** @type {{name: string, places: Place[]}[]} */
     this.lists = [];
+    /** @type {[string, ArrayLike<number>][]} those that are shown as strips, by their names */
+    this.vectors = [];
     this.signed = false; // whether there are strips, whose colours have to be explained
   }
 
@@ -81,21 +83,31 @@ export class Scene {
     this.painter.text(text, x, y, { fill: this.theme.ink, size: 13, ...style });
   }
 
-  /** A line of small text. @param {string} text @param {object} [style] */
+  /** A text in lines that are as wide as the picture at most. @param {string} text @param {object} style */
+  lines(text, style) {
+    const lines = [""];
+    for (const word of text.split(" ")) {
+      const last = lines[lines.length - 1];
+      if (last && measureText(`${last} ${word}`, style) > this.width) lines.push(word);
+      else lines[lines.length - 1] = last ? `${last} ${word}` : word;
+    }
+    for (const line of lines) {
+      this.text(line, 0, this.y + 9, { ...style, maxWidth: this.width });
+      this.y += 19;
+    }
+    this.y += 3;
+  }
+
+  /** Small text. @param {string} text @param {object} [style] */
   caption(text, style = {}) {
-    this.text(text, 0, this.y + 9, { fill: this.theme.muted, size: 12.5, maxWidth: this.width, ...style });
-    this.y += 22;
+    this.lines(text, { fill: this.theme.muted, size: 12.5, ...style });
   }
 
   /** A formula, set apart. @param {string} text */
   formula(text) {
-    this.text(text, 0, this.y + 12, {
-      family: "mono",
-      size: this.narrow ? 12.5 : 14,
-      weight: 600,
-      maxWidth: this.width,
-    });
-    this.y += 28;
+    this.gap(3);
+    this.lines(text, { family: "mono", size: this.narrow ? 12.5 : 14, weight: 600 });
+    this.gap(3);
   }
 
   /**
@@ -190,6 +202,7 @@ export class Scene {
    */
   strip(name, values, { shape = "", scale = largest(values), shown = 1, numbers: most, ...heading } = {}) {
     const n = values.length;
+    this.vectors.push([name, values]);
     this.heading(name, [shape, t("step.length", { n: short(lengthOf(values)) })].filter(Boolean).join("  "), heading);
     const { numbers, columns, rows } = this.fold(n, this.width, most);
     const width = Math.min(this.width / columns, 72);

@@ -66,6 +66,13 @@ export class Stage {
     return scene;
   }
 
+  /** The vectors that the picture of a part shows, when all has come. @param {string} part @param {StepData} data @param {any} theme */
+  vectors(part, data, theme) {
+    const scene = new Scene(NOWHERE, { theme, width: WIDEST });
+    PICTURES[part](scene, data);
+    return scene.vectors;
+  }
+
   paint() {
     const { width, canvas } = this;
     if (!this.shown || width < 100) return;

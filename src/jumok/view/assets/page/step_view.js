@@ -288,7 +288,8 @@ export class StepView {
         ]),
       ),
     );
-    const picture = t("step.picture", { title: t(`step.part.${part}`), summary: summary(part, data) });
+    const shown = summary(part, data, this.stage.vectors(part, data, this.theme));
+    const picture = t("step.picture", { title: t(`step.part.${part}`), summary: shown });
     this.stage.element.setAttribute("aria-label", picture);
     this.paint();
   }
