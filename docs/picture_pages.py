@@ -110,7 +110,7 @@ def picture_model(browser: Browser, run: Path, file: Path, language: str) -> Non
     page = browser.new_page(viewport={"width": 1280, "height": 800}, locale=language)
     page.add_init_script(SEED)
     page.goto(f"{file.as_uri()}#seed=4&n=130&text={PROMPT}")
-    page.wait_for_function("window.jumok?.ready.then(() => true)")
+    page.evaluate("window.jumok.ready.then(() => true)")
     wait_until_written(page)
     page.locator("#tool-again").click()
     wait_until_written(page)
