@@ -125,21 +125,23 @@ def test_the_gradient_is_the_sum_of_the_paper(tmp_path: Path, kl_weight: float, 
     [asked] = seen
     assert model.tokenizer is not None
     assert model.tokenizer.chat is not None
-    total, tokens, kept = torch.zeros((), dtype=torch.float64), 0, 0
+    total, tokens, kept = torch.zeros((), dtype=torch.float64), 0, set()
     for question, group, rewards in zip(asked.questions, asked.groups, asked.rewards, strict=True):
         assert [SPACE(answer.text) for answer in group] == rewards.tolist()
-        if len(set(rewards.tolist())) == 1:
+        equal = len(set(rewards.tolist())) == 1
+        if equal and not kl_weight:
             continue
-        kept += 1
+        kept.add(equal)
         prompt = model.tokenizer.chat.encode(question.before)
-        for answer, gained in zip(group, (rewards - rewards.mean()) / rewards.std(correction=0), strict=True):
+        gains = torch.zeros_like(rewards) if equal else (rewards - rewards.mean()) / rewards.std(correction=0)
+        for answer, gained in zip(group, gains, strict=True):
             ids = torch.tensor([*prompt, *answer.ids])
             ours, theirs = ((m(ids[None, :-1])[0] / temperature).log_softmax(-1) for m in (model, reference))
             for place in range(len(prompt), len(ids)):
                 log_p, log_r = ours[place - 1, ids[place]], theirs[place - 1, ids[place]].detach()
                 total = total - gained * log_p + kl_weight * ((log_r - log_p).exp() - (log_r - log_p) - 1)
                 tokens += 1
-    assert kept
+    assert kept == ({True, False} if kl_weight else {False})
     expected = torch.autograd.grad(total / tokens, list(model.parameters()))
     parts = task.parts(0)
     assert len(parts) > 1

@@ -12,7 +12,8 @@ would cost less in a long one (https://arxiv.org/abs/2503.20783). With `kl_weigh
 the run began with (the reference) is added, estimated for each token as r - log r - 1, where r is its probability there
 divided by the one here.
 
-A group whose rewards are all equal teaches nothing, and takes no part in the update.
+A group whose rewards are all equal has no advantage, and takes part in the update only with `kl_weight`, which keeps
+the model near the reference where its answers are right already.
 """
 
 from __future__ import annotations
@@ -184,12 +185,13 @@ class Reward(JudgesAnswers, Chat):
     # --- a step -------------------------------------------------------------------------------------------------------
 
     def begin_step(self, model: GPT, number: int) -> None:
-        """Answer the prompts of a step, reward the answers, and keep those that teach something."""
+        """Answer the prompts of a step, reward the answers, and keep the groups that have a gradient."""
         seed = int(random_for(Purpose.ANSWERS, self.seed, number).integers(2**62))
         found = self._ask(model, [self.questions[row] for row in self.batches.rows(number)], seed=seed)
         gained = advantages(found.rewards)
         taught = gained.any(dim=1)  # (P,)
-        kept = taught.repeat_interleave(gained.shape[1]).nonzero()[:, 0].tolist()
+        used = taught | (self.settings.kl_weight > 0)
+        kept = used.repeat_interleave(gained.shape[1]).nonzero()[:, 0].tolist()
         self.rows = AnsweredRows.of([found.rows[row] for row in kept or [0]])
         self.advantages = gained.flatten()[kept].float() if kept else torch.zeros(1)
         told = evenly_spread(len(found.rows), min(DIVERGENCE_ROWS, len(found.rows)))
@@ -256,7 +258,7 @@ class Reward(JudgesAnswers, Chat):
         return self.parts(number)[0]
 
     def parts(self, number: int) -> list[tuple[Tensor, ...]]:
-        """Return the answers of this step that teach something, in parts; before the first one a stand-in."""
+        """Return the answers of this step that have a gradient, in parts; before the first one a stand-in."""
         if self.rows is None:  # a step is measured
             width = min(self.width, self.model.context_length)
             inputs = torch.zeros(max(1, self.tokens // width), width, dtype=torch.int64)
