@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from jumok.course.exam.questions import KINDS
+from jumok.course.exam.sheets import QUESTIONS
 from jumok.course.pages.chapter import chapters
 from jumok.course.practice.catalogue import exercises
 
@@ -47,3 +49,11 @@ def test_an_exercise_comes_in_the_week_of_its_chapter(name: str) -> None:
     for week in plan:
         for number in map(int, re.findall(r"\b\d\d\b", week[4])):
             assert file_week[number] <= int(week[0])
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_the_figures_of_the_page(name: str) -> None:
+    text = (DOCS / name).read_text(encoding="utf-8")
+    assert re.search(rf"of {len(KINDS)}, in|{len(KINDS)}가지 가운데", text)
+    least = sorted(kind.chapter for kind in KINDS.values())[QUESTIONS - 1]
+    assert re.search(rf"up to {least} or more|{least}장 이상", text)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from jumok.cli.commands import Group
-from jumok.cli.learn import chapter, ladder, practice, use
+from jumok.cli.learn import chapter, exam, ladder, practice, use
 
 
 class Course(Group):
@@ -37,11 +37,12 @@ def learn() -> None:
       jumok learn check practice/08_softmax.py
       jumok learn ladder novel.txt
       jumok learn slides 3
+      jumok learn exam --students 30
     """
 
 
 for command in (
     chapter.chapter, practice.practice, practice.check, practice.hint, practice.solution, ladder.ladder,
-    use.use, chapter.script, chapter.slides,
+    use.use, chapter.script, chapter.slides, exam.exam,
 ):  # fmt: skip
     learn.add_command(command)
