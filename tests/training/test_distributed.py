@@ -77,10 +77,11 @@ def test_a_run_goes_on_with_another_number_of_processes(tmp_path: Path, monkeypa
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("count", [2, 4])
-def test_the_same_bits_with_the_same_number(tmp_path: Path, count: int) -> None:
+@pytest.mark.parametrize(("count", "shard"), [(2, False), (2, True), (4, False), (4, True)])
+def test_the_same_bits_with_the_same_number(tmp_path: Path, count: int, shard: bool) -> None:
     """Parameters, moments, losses and samples, in float32 and with dropout, whose masks depend on the rank."""
-    settings = {"optimizer": "muon", "steps": 5, "dropout": 0.1, "val": 0.2, "eval_every": 2, "sample_tokens": 4}
+    settings = {"optimizer": "muon", "steps": 5, "dropout": 0.1, "val": 0.2, "eval_every": 2, "shard": shard}
+    settings["sample_tokens"] = 4
     run, whole = tmp_path / "run", tmp_path / "whole"
     assert ends(count, lambda group: finish(begin(whole, group, **settings))) == [""] * count
     assert ends(count, lambda group: finish(begin(run, group, **settings), stop_after=2)) == [""] * count
@@ -145,13 +146,21 @@ def test_what_rank_0_decides(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_muon_is_shared_out(tmp_path: Path) -> None:
-    """Each matrix is orthogonalised by one rank, with the bits of a process alone."""
+    """Each matrix is orthogonalised by one rank, with the bits of a process alone; also where rows are divided, and
+    some processes have none of a matrix."""
     torch.manual_seed(0)
     matrices = [torch.randn(shape) for shape in [(8, 8), (7, 3), (2, 9), (1, 4), (12, 5)]]
 
     def work(group: ProcessGroup) -> None:
-        for found, matrix in zip(group.orthogonalise(matrices, torch.bfloat16), matrices, strict=True):
-            assert torch.equal(found, orthogonal(matrix))
+        from torch.distributed.device_mesh import init_device_mesh
+        from torch.distributed.tensor import Shard, distribute_tensor
+
+        mesh = init_device_mesh("cpu", (group.size,))
+        divided = [distribute_tensor(each, mesh, [Shard(0)]) for each in matrices]
+        for given in (matrices, divided):
+            for each, matrix in zip(group.orthogonalise(given, torch.bfloat16), matrices, strict=True):
+                found = each.full_tensor() if given is divided else each  # type: ignore[attr-defined]
+                assert torch.equal(found, orthogonal(matrix))
 
     assert ends(3, work) == [""] * 3
 
@@ -193,14 +202,15 @@ def test_an_error_of_another_rank_ends_rank_0_with_its_state_saved(tmp_path: Pat
 
 
 @pytest.mark.long
+@pytest.mark.parametrize("shard", [False, True])
 @pytest.mark.parametrize("rank", [0, 1])
-def test_a_killed_process_ends_the_others(tmp_path: Path, rank: int) -> None:
-    """With a state to resume from: that of rank 0 if it is left, or the one saved last."""
+def test_a_killed_process_ends_the_others(tmp_path: Path, rank: int, shard: bool) -> None:
+    """With a state to resume from: rank 0 has all of it without shards; with shards it is the one saved last."""
     run = tmp_path / "run"
-    found = ends(2, failing(run, rank, kill, save_every=0))
+    found = ends(2, failing(run, rank, kill, shard=shard, save_every=0))
     assert found[rank] == str(-signal.SIGKILL)
     assert found[1 - rank].startswith("ProcessLost: the connection to another process is lost: it was killed")
-    assert state_of(run).step == (2 if rank == 0 else 3)
+    assert state_of(run).step == (2 if shard or rank == 0 else 3)
     assert_close(
         losses_in(run)[:3] + finish(Trainer.resume(run, device="cpu"))[-3:], finish(begin(tmp_path / "whole")), 1e-5
     )

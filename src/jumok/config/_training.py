@@ -39,8 +39,7 @@ SHARED_DEFAULTS: Defaults = {
     "weight_decay": 0.1,
     "momentum": 0.95,
 }
-# Settings that run folders of earlier versions have, with the values that change nothing now.
-REMOVED: dict[str, tuple[Any, ...]] = {"whole_words": (False,), "shard": (False, True)}
+REMOVED: Defaults = {"whole_words": False}  # settings that run folders of version 0.1.0 have, where they were off
 # How a run learns, beside the settings of its task. The rest is its length, its validations, and the machine.
 LEARNING = (
     "batch_size", "accumulate", "optimizer", "learning_rate", "matrix_learning_rate", "schedule", "final_rate",
@@ -125,6 +124,11 @@ class TrainConfig:
         "keep only the inputs of blocks for the backward pass: less memory, more time",
         may_change=True,
     )
+    shard: bool = setting(
+        False,
+        "FSDP: each process keeps a part of the parameters, gradients and moments (no effect with one process)",
+        may_change=True,
+    )
 
     def __post_init__(self) -> None:
         if isinstance(self.task, str):
@@ -180,7 +184,7 @@ class TrainConfig:
         name = settings.get("task", "lm")
         require_type("task", name, str)
         require_choice("task", name, TASK_CONFIGS)
-        settings = {key: value for key, value in settings.items() if value not in REMOVED.get(key, ())}
+        settings = {key: value for key, value in settings.items() if REMOVED.get(key, ...) != value}
         own = {field.name for field in dataclasses.fields(cls)} - {"task"}
         of_task = task_fields(TASK_CONFIGS[name])
         of_any = {field for kind in TASK_CONFIGS.values() for field in task_fields(kind)}

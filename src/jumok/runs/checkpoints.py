@@ -1,6 +1,7 @@
 """Checkpoints: training states for `--resume`, in folders `state/step-N`.
 
-A state is a folder with tensors, numbers, the best parameters so far, and a manifest with the SHA-256 of each file. It
+A state is a folder with tensors, numbers, the best parameters so far, and a manifest with the SHA-256 of each file. The
+tensors are in one file, or, if several processes write the state, in one file of each (`jumok.runs.stored`). A state
 is written atomically (`jumok.files.atomic_folder`). If the same step is saved again, the new folder is `step-N.1`, and
 the older one is removed afterwards. The states of the last two steps are kept.
 """
@@ -10,7 +11,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,7 +25,11 @@ from jumok.models.tensors import load_tensors
 if TYPE_CHECKING:  # reading a model to write with it needs no torch
     from torch import Tensor
 
-TENSORS = "tensors.safetensors"
+    from jumok.runs.stored import StoredTensors
+
+TENSORS = "tensors.safetensors"  # written by one process
+PARTS = "tensors"  # the folder of the files of several processes
+PART = re.compile(rf"{PARTS}/[\w.-]+\.safetensors")
 NUMBERS = "numbers.json"
 NEEDED = ("best", "best_metrics", "validated")  # numbers that say which parameters belong to a state
 MANIFEST = "manifest.json"  # SHA-256 of each file
@@ -34,6 +39,8 @@ KEPT = 2  # steps
 # What `read_state` raises for a damaged state.
 UNREADABLE = (OSError, ValueError, KeyError, TypeError, AttributeError, SafetensorError)
 
+WriteParts = Callable[[Path], Mapping[str, str]]  # writes files to a folder; returns their names and SHA-256
+
 
 @dataclass(frozen=True, kw_only=True)
 class Checkpoint:
@@ -41,17 +48,17 @@ class Checkpoint:
 
     Attributes:
         step: steps of the optimizer so far.
-        tensors: parameters and optimizer moments by name.
+        tensors: parameters and optimizer moments by name. Those of several processes are read when they are asked for.
         numbers: plain JSON values.
         best: path and SHA-256 of the copy of model.safetensors; None for a new state, or if there was none.
-        file: that the tensors are in; None for a new state.
+        files: that the tensors are in; empty for a new state.
     """
 
     step: int
     tensors: Mapping[str, Tensor] = field(repr=False)
     numbers: dict[str, Any]
     best: tuple[Path, str] | None = None
-    file: Path | None = None
+    files: tuple[Path, ...] = ()
 
 
 class Checkpoints:
@@ -61,23 +68,29 @@ class Checkpoints:
         self._folder = folder
         self._damaged: set[Path] = set()  # states that `newest` skipped
 
-    def write(self, state: Checkpoint, best: Path) -> None:
+    def write(self, state: Checkpoint, best: Path, write_parts: WriteParts | None = None) -> None:
         """Write a state, with a link to the file `best` if it exists. Earlier states are not changed.
+
+        Args:
+            write_parts: writes the tensors, together with other processes.
 
         Raises:
             OSError, SafetensorError: it cannot be written.
         """
-        from safetensors.torch import save_file
-
         earlier = [again for step, again in map(_place, self._found()) if step == state.step]
         final = self._folder / (f"step-{state.step:09d}" + (f".{max(earlier) + 1}" if earlier else ""))  # a new name
         with atomic_folder(final) as folder:
-            save_file(dict(state.tensors), folder / TENSORS)
+            if write_parts is None:
+                from safetensors.torch import save_file
+
+                save_file(dict(state.tensors), folder / TENSORS)
             numbers = json.dumps({"step": state.step, **state.numbers}, ensure_ascii=False)
             (folder / NUMBERS).write_text(numbers, encoding="utf-8")
             if best.is_file():
                 copy_or_link(best, folder / BEST_PARAMETERS)
             manifest = {file.name: sha256_of(file) for file in sorted(folder.iterdir())}
+            if write_parts is not None:
+                manifest |= {f"{PARTS}/{name}": each for name, each in write_parts(folder / PARTS).items()}
             (folder / MANIFEST).write_text(json.dumps(manifest), encoding="utf-8")
 
     def prune(self) -> None:
@@ -129,14 +142,15 @@ def read_state(folder: Path) -> Checkpoint:
         one of UNREADABLE: it is damaged.
     """
     manifest = parse_json((folder / MANIFEST).read_text(encoding="utf-8"))
-    unnamed = [name for name in (TENSORS, NUMBERS) if name not in manifest]
-    if unnamed:
-        raise ValueError(tr("{file} lacks {names}", file=MANIFEST, names=", ".join(unnamed)))
-    wrong = [name for name in (TENSORS, NUMBERS) if sha256_of(folder / name) != manifest[name]]
+    names = [TENSORS] if TENSORS in manifest else sorted(filter(PART.fullmatch, manifest))
+    wrong = [name for name in (*names, NUMBERS) if sha256_of(folder / name) != manifest[name]]
     if wrong:
         raise ValueError(tr("{names} changed since it was written", names=", ".join(wrong)))
+    if not names:
+        raise ValueError(tr("no file with tensors is named in manifest.json"))
     numbers = parse_json((folder / NUMBERS).read_text(encoding="utf-8"))
-    tensors = load_tensors(folder / TENSORS)
+    files = tuple(folder / name for name in names)
+    tensors = load_tensors(*files) if names == [TENSORS] else stored_tensors(files)
     best = (folder / BEST_PARAMETERS, manifest[BEST_PARAMETERS]) if BEST_PARAMETERS in manifest else None
     step = numbers.pop("step")
     if type(step) is not int:
@@ -144,7 +158,18 @@ def read_state(folder: Path) -> Checkpoint:
     absent = [name for name in NEEDED if name not in numbers]
     if absent:
         raise ValueError(tr("{file} lacks {names}", file=NUMBERS, names=", ".join(absent)))
-    return Checkpoint(step=step, tensors=tensors, numbers=numbers, best=best, file=folder / TENSORS)
+    return Checkpoint(step=step, tensors=tensors, numbers=numbers, best=best, files=files)
+
+
+def stored_tensors(files: Sequence[Path]) -> StoredTensors:
+    """Return the tensors of a saved state by the files that they are in, in one process or in several.
+
+    Raises:
+        OSError, SafetensorError, ValueError: the files are not whole.
+    """
+    from jumok.runs.stored import StoredTensors  # slow to import
+
+    return StoredTensors(files)
 
 
 def _place(state: Path) -> tuple[int, int]:

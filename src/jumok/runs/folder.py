@@ -19,7 +19,7 @@ from jumok.files import LockHeld, is_locked, locked, make_folder, space, sync_fo
 from jumok.messages import closest, shell, tr
 from jumok.models import require_stored
 from jumok.models.tensors import load_tensors
-from jumok.runs.checkpoints import Checkpoint, Checkpoints
+from jumok.runs.checkpoints import Checkpoint, Checkpoints, WriteParts
 from jumok.runs.config import (
     model_config_of,
     parse_config,
@@ -313,15 +313,18 @@ class RunFolder:
 
     # --- training states --------------------------------------------------------------------------------------------
 
-    def write_checkpoint(self, state: Checkpoint) -> None:
+    def write_checkpoint(self, state: Checkpoint, write_parts: WriteParts | None = None) -> None:
         """Write a training state; then remove damaged states, and those before the last two steps.
+
+        Args:
+            write_parts: writes the tensors, together with other processes.
 
         Raises:
             RunError: it cannot be written, for example because the disk is full; earlier states are unchanged.
         """
         with self.writing(tr("the training state"), needed=size_of(state.tensors)):
             self.logs.sync()  # the state records their sizes
-            self.checkpoints.write(state, self.model_file)
+            self.checkpoints.write(state, self.model_file, write_parts)
         self.checkpoints.prune()
 
     def clear_checkpoints(self) -> None:

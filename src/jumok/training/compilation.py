@@ -33,7 +33,8 @@ def recompute_blocks(model: nn.Module) -> None:
     This is activation checkpointing (https://arxiv.org/abs/1604.06174) with one segment for each block. Parameters,
     their names and the results stay the same.
 
-    `forward` is replaced, not the call of the module, so hooks on a block run once.
+    `forward` is replaced, not the call of the module, so hooks on a block run once: those of `fully_shard` gather the
+    parameters before the backward pass of the block, which includes the second forward pass.
     """
     for block in model.modules():
         if isinstance(block, Block):

@@ -48,7 +48,7 @@ def _compile(request: dict[str, Any]) -> dict[str, str]:
     config = training_of(request["train"])
     record = RunRecord.of(RunFolder.open(Path(request["folder"])))
     run = reopen(record, config, torch.device("cpu"), time.monotonic(), lambda text: None, ProcessGroup())
-    return {"failure": compile_training(run.model, run.task, Loop(run).try_a_pass)}
+    return {"failure": compile_training(run.trained, run.task, Loop(run).try_a_pass)}
 
 
 if __name__ == "__main__":

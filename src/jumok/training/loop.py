@@ -52,17 +52,17 @@ class Loop:
         """Train. In several processes all of them do so; what rank 0 alone can decide is broadcast.
 
         Raises:
-            ProcessLost: another process has failed. Rank 0 has saved the state.
+            ProcessLost: another process has failed. Rank 0 has saved the state, if it has all of it.
         """
         try:
             yield from self._events()
         except ProcessLost:
-            if self.group.rank == 0 and not self._updating:
+            if self.run.shards is None and self.group.rank == 0 and not self._updating:
                 self.checkpoint.save()
             raise
         finally:
             self.takeover.close()
-            uncompile(self.run.model, self.task)
+            uncompile(self.run.trained, self.task)
 
     def _events(self) -> Generator[Event, None, None]:
         run, clock, validation, group = self.run, self.clock, self.validation, self.group
@@ -142,15 +142,15 @@ class Loop:
                 self.checkpoint.save()
                 raise
         losses, cost = self._gradients()
-        norm = clip_gradients(run.model, self.config.clip)
+        norm = clip_gradients(run.trained, self.config.clip)
         finite = all(map(math.isfinite, [*losses, norm]))
         if finite and norm > 0:  # optimizers would move on by their moments where nothing is to be learned
             self._updating = True
             for optimizer in run.optimizers:
                 optimizer.step()
             self._updating = False
-        run.model.zero_grad()
-        run.model.eval()  # for whoever uses it between two steps
+        run.trained.zero_grad()
+        run.trained.eval()  # for whoever uses it between two steps
         clock.advance(began, tokens=self.task.tokens_per_batch * cost)
         return Step(
             step=self.clock.step,
@@ -173,7 +173,7 @@ class Loop:
         """
         run, task, accumulate = self.run, self.task, self.config.accumulate
         first = self.clock.step * accumulate
-        run.model.train()
+        run.trained.train()
         # All batches of the step are made first, because each loss is divided by what all of them count.
         parts = [
             (batch, place, part)
@@ -209,9 +209,9 @@ class Loop:
 
     def _validate(self, *, with_sample: bool) -> Iterator[Event]:
         began = time.perf_counter()
-        if self.group.rank:
-            return
-        with self.run.averaged(), self.run.merged():  # once for all of this
+        with self.run.averaged(), self.run.whole():  # gathers shards once for all of this
+            if self.group.rank:
+                return
             figures = yield from self.validation.run()
             if figures:
                 yield from self.stopping.check_goal(figures)
@@ -226,8 +226,10 @@ class Loop:
     def _prepare(self) -> Iterator[Event]:
         group = self.group
         # A run that was stopped before its first step has this sample already.
-        if group.rank == 0 and self.clock.step == 0 and not self.run.folder.logs.size("samples.txt"):
-            yield from self.validation.sample()
+        if group.broadcast(self.clock.step == 0 and not self.run.folder.logs.size("samples.txt")):
+            with self.run.whole():
+                if group.rank == 0:
+                    yield from self.validation.sample()
         if not group.broadcast(self._ends):
             yield from self.takeover.before_first_step()
         yield from self.clock.start()
@@ -236,12 +238,12 @@ class Loop:
     def try_a_pass(self) -> None:
         """Compute a forward and a backward pass, without an update."""
         run, part = self.run, self.task.parts(0)[0]
-        run.model.train()
+        run.trained.train()
         rows = self.group.rows(part)
         with self.group.connected(), without_sums(self.objective):
             self._losses(rows if len(rows[0]) else part, list(self.task.counts(part)), batch=0).sum().backward()
-        run.model.zero_grad()
-        run.model.eval()
+        run.trained.zero_grad()
+        run.trained.eval()
 
     def _interrupt(self) -> Iterator[Event]:
         run = self.run

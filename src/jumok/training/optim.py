@@ -361,4 +361,5 @@ def set_rate(optimizers: list[Optimizer], share: float) -> None:
 
 def clip_gradients(model: nn.Module, limit: float) -> float:
     """Scale the gradients to a total norm of at most `limit` (0: unchanged). Returns the norm before."""
-    return float(torch.nn.utils.clip_grad_norm_(model.parameters(), limit or math.inf))
+    norm = torch.nn.utils.clip_grad_norm_(model.parameters(), limit or math.inf)
+    return float(norm.full_tensor() if hasattr(norm, "full_tensor") else norm)  # that of a DTensor

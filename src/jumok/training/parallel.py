@@ -1,17 +1,19 @@
 """Training in several processes: each takes the same steps, on its rows of every batch, and rank 0 writes (SPMD).
 
-torchrun starts, watches and ends the processes. DDP sums their gradients. What depends on a clock, a file or a
-measurement is decided by rank 0 and broadcast, so that no two processes can decide differently.
+torchrun starts, watches and ends the processes. DDP sums their gradients, or FSDP2 divides parameters, gradients and
+moments among them. What depends on a clock, a file or a measurement is decided by rank 0 and broadcast, so that no two
+processes can decide differently.
 """
 
 from __future__ import annotations
 
+import copy
 import json
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from datetime import timedelta
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import torch
 import torch.distributed as dist
@@ -20,11 +22,16 @@ from torch.nn.parallel import DistributedDataParallel
 
 from jumok.errors import ConfigError, JumokError, ProcessLost, SharedFault, TrainingError
 from jumok.memory import is_out_of_memory
-from jumok.training.optim import balanced, stacked_orthogonal
+from jumok.messages import tr
+from jumok.models import Model
+from jumok.nn.blocks import Block
+from jumok.training.optim import Objective, balanced, orthogonal, stacked_orthogonal
+from jumok.training.tasks import Task
 
 JOINING = timedelta(seconds=60)  # in which all ranks must have come
 STEPPING = timedelta(minutes=10)  # in which all ranks must answer in a step, and rank 0: one that hangs ends the run
 PREPARING = timedelta(days=1)  # in which rank 0 must decide: it may read and tokenize a long text
+Value = TypeVar("Value")
 untyped: Any = dist  # which exports a part of its names without types
 
 
@@ -131,7 +138,7 @@ class ProcessGroup:
         return found
 
     def orthogonalise(self, matrices: Iterable[Tensor], dtype: torch.dtype | None) -> Iterable[Tensor]:
-        """Return `orthogonal` of each matrix, in all processes, each of which computes a share of them.
+        """Return `orthogonal` of each matrix, in all processes, each of which computes a share of those not sharded.
 
         The results are sent in the dtype of the computation, so every process has the same bits. In bfloat16 they are
         those of one process that computes all; in float32 the last bit may depend on how many are computed together.
@@ -142,6 +149,8 @@ class ProcessGroup:
         if not found:
             return found
         with self.connected():
+            if hasattr(found[0], "full_tensor"):
+                return [_orthogonal_shards(matrix, dtype) for matrix in found]
             return self._share_out(found, dtype)
 
     def _share_out(self, matrices: Sequence[Tensor], dtype: torch.dtype | None) -> list[Tensor]:
@@ -195,6 +204,24 @@ class ProcessGroup:
                 reason=str(error).strip().splitlines()[0],
             ) from error
 
+    def together(self, work: Callable[[], Value]) -> Value:
+        """Do what sends messages of its own, `torch.distributed.checkpoint`; all processes call this at the same time.
+
+        Raises:
+            OSError: it failed in some process, whose rank the text names. All processes raise this.
+        """
+        from torch.distributed.checkpoint.api import CheckpointException  # slow to import
+
+        try:
+            with self.connected():
+                return work()
+        except CheckpointException as error:
+            rank, (fault, _) = min(error.failures.items())
+            if rank == self.rank and not isinstance(fault, Exception):  # KeyboardInterrupt
+                raise fault from None
+            reason = fault if isinstance(fault, OSError) else _describe(fault)
+            raise OSError(tr("rank {rank} of {size}: {fault}", rank=rank, size=self.size, fault=reason)) from error
+
     def shutdown(self, error: BaseException | None) -> None:
         """Disconnect. The other processes learn the error of this one, unless they know."""
         if error is not None and not isinstance(error, ProcessLost | SharedFault):
@@ -206,6 +233,14 @@ class ProcessGroup:
 
 def _describe(error: BaseException) -> str:
     return str(error) if isinstance(error, JumokError) else f"{type(error).__name__}: {error}"
+
+
+def _orthogonal_shards(matrix: Any, dtype: torch.dtype | None) -> Tensor:
+    """Orthogonalise a matrix whose rows are divided among the processes; each gathers and computes the whole."""
+    from torch.distributed.tensor import distribute_tensor  # slow to import
+
+    whole = matrix.to(dtype or matrix.dtype).full_tensor()
+    return distribute_tensor(orthogonal(whole, dtype), matrix.device_mesh, matrix.placements, src_data_rank=None)
 
 
 # --- gradients that are summed ----------------------------------------------------------------------------------------
@@ -233,3 +268,93 @@ def without_sums(objective: nn.Module) -> AbstractContextManager[None]:
     if isinstance(objective, DistributedDataParallel):
         return cast("AbstractContextManager[None]", objective.no_sync())
     return nullcontext()
+
+
+# --- parameters that are divided --------------------------------------------------------------------------------------
+
+
+class Shards:
+    """A model whose parameters are divided among the processes by FSDP2, with the loss of its task.
+
+    Each process keeps a part of each tensor, split along its first dimension. The parameters of a block are gathered
+    before its forward and its backward pass (https://arxiv.org/abs/2304.11277).
+
+    The argument `model` becomes a plain model without parameters; `gathered` fills it in rank 0 for validation, for
+    samples and for files.
+
+    Attributes:
+        model: the model that is trained, with the same names of parameters. objective: with the loss.
+
+    Args:
+        task, model: of the run. precision: "float32" or "bfloat16".
+        device: to which each block is moved when it is divided, so that no device ever has all of them.
+    """
+
+    def __init__(self, task: Task[Any], model: Model, group: ProcessGroup, precision: str, device: torch.device):
+        from torch.distributed.device_mesh import init_device_mesh  # slow to import
+        from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
+
+        self._group, self._whole, self._full = group, model, False
+        with group.connected():
+            for parameter in model.parameters():
+                dist.broadcast(parameter.detach(), src=0)
+        self.model = _twin(model)
+        model.to(device)
+        mesh = init_device_mesh(device.type, (group.size,))
+        self.objective = Objective(task, self.model)
+        # Autocast would cast the parameters of a block after they were gathered; cast before, half as much is sent.
+        # The sums of gradients are float32 in both cases.
+        blocks = MixedPrecisionPolicy(
+            param_dtype=torch.bfloat16 if precision == "bfloat16" else None,
+            reduce_dtype=torch.float32 if precision == "bfloat16" else None,
+            cast_forward_inputs=False,
+        )
+        for block in self.model.modules():
+            if isinstance(block, Block):
+                fully_shard(block, mesh=mesh, mp_policy=blocks)
+        fully_shard(self.objective, mesh=mesh, mp_policy=MixedPrecisionPolicy(cast_forward_inputs=False))
+        for part in self.objective.modules():
+            if isinstance(part, FSDPModule):  # the loss is divided by the counts of all processes already
+                part.set_gradient_divide_factor(1.0)
+                part.set_force_sum_reduction_for_comms(True)
+
+    @contextmanager
+    @torch.no_grad()
+    def gathered(self) -> Iterator[None]:
+        """Fill the plain model of rank 0 inside the block; all processes enter it at the same time."""
+        if self._full:
+            yield
+            return
+        with self._group.connected():
+            for shard, parameter in zip(self.model.parameters(), self._whole.parameters(), strict=True):
+                full = shard.detach().full_tensor()  # type: ignore[attr-defined]
+                if self._group.rank == 0:
+                    parameter.data = full
+        self._full = True
+        try:
+            yield
+        finally:
+            self._full = False
+            _empty(self._whole)
+
+    def fill(self) -> None:
+        """Give the plain model room for parameters that are read from a file; it keeps them."""
+        self._full = True
+        for shard, parameter in zip(self.model.parameters(), self._whole.parameters(), strict=True):
+            parameter.data = torch.empty(shard.shape, dtype=shard.dtype, device=parameter.device)
+
+
+def _empty(model: nn.Module) -> None:
+    for parameter in model.parameters():
+        parameter.data = parameter.data.new_empty(0)
+
+
+def _twin(model: Model) -> Model:
+    """Make a model with the parameters of `model`, which loses them; they exist once at any time."""
+    parameters = [parameter.data for parameter in model.parameters()]
+    _empty(model)
+    kept = (model.config, model.tokenizer)
+    twin = copy.deepcopy(model, {id(each): each for each in kept})
+    for parameter, values in zip(twin.parameters(), parameters, strict=True):
+        parameter.data = values
+    return twin

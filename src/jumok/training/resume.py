@@ -40,11 +40,11 @@ def resume(
     began: float,
     report: Callable[[str], None],
     group: ProcessGroup,
-) -> tuple[TrainingRun, Path | None]:
+) -> tuple[TrainingRun, tuple[Path, ...]]:
     """Open the run in a folder where it goes on. The arguments are those of `Trainer.resume`.
 
     Returns:
-        The run, and the file of the training state that it has taken over, or None.
+        The run, and the files of the training state that it has taken over.
     """
     folder = RunFolder.open(out)
     with ExitStack() as held:
@@ -74,7 +74,7 @@ def resume(
                 )
             )
         run.lock = held.pop_all()
-    return run, saved.file if saved is not None and goes_back else None
+    return run, saved.files if saved is not None and goes_back else ()
 
 
 def _place(run: TrainingRun, record: RunRecord, saved: Checkpoint | None) -> bool:
@@ -130,7 +130,7 @@ def _lost_parameters(run: TrainingRun, saved: Checkpoint) -> str:
 def _unreadable(run: TrainingRun) -> str:
     """Return what is wrong with the best parameters that should be there, or ""."""
     try:
-        with run.merged():
+        with run.whole():
             run.folder.read_parameters(run.model)
     except RunError as error:
         return str(error)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -18,11 +18,12 @@ from jumok.models.modes import eval_mode
 from jumok.runs.events import Finish
 from jumok.runs.folder import RunFolder
 from jumok.training.optim import Mean
-from jumok.training.parallel import ProcessGroup
+from jumok.training.parallel import ProcessGroup, Shards
 from jumok.training.policy import Plan
 from jumok.training.tasks import Task
 
 if TYPE_CHECKING:
+    from jumok.runs.stored import StoredTensors
     from jumok.training.adapters import Adapters
 
 
@@ -50,6 +51,7 @@ class RunHistory:
             logs.
         notices: messages for the user, to be yielded first.
         plan: of a run that was just started. result: of one that had finished.
+        restoring: shards that all processes have yet to read.
     """
 
     began: float
@@ -57,6 +59,7 @@ class RunHistory:
     notices: list[str] = field(default_factory=list)
     plan: Plan | None = None
     result: Finish | None = None
+    restoring: StoredTensors | None = None
 
 
 @dataclass(kw_only=True)
@@ -68,6 +71,7 @@ class TrainingRun:
     Attributes:
         group: the processes that train it. report: called with what is being done, in a few words.
         objective: the model with its loss; its gradients are summed over the processes.
+        shards: of the model, if it is divided among the processes.
         adapters: that are trained instead of the parameters of the model.
     """
 
@@ -82,7 +86,13 @@ class TrainingRun:
     model: Model
     objective: nn.Module
     optimizers: list[Optimizer]
+    shards: Shards | None = None
     adapters: Adapters | None = None
+
+    @property
+    def trained(self) -> Model:
+        """Return the model that is trained: `model`, or its shards."""
+        return self.model if self.shards is None else self.shards.model
 
     @property
     def tokens_per_step(self) -> int:
@@ -98,14 +108,19 @@ class TrainingRun:
                     means.enter_context(optimizer.applied())
             yield
 
-    def merged(self) -> AbstractContextManager[None]:
-        """`model` is a plain one inside the block, also where adapters are trained."""
-        return nullcontext() if self.adapters is None else self.adapters.merged()
+    @contextmanager
+    def whole(self) -> Iterator[None]:
+        """`model` is a plain one with all its parameters inside the block, also with shards or adapters."""
+        with (
+            nullcontext() if self.shards is None else self.shards.gathered(),
+            nullcontext() if self.adapters is None else self.adapters.merged(),
+        ):
+            yield
 
     @contextmanager
     def evaluating(self) -> Iterator[None]:
         """Put the model into eval mode inside the block, in the precision of the run."""
-        with self.merged(), eval_mode(self.model), autocast(self.device, self.config.precision):
+        with self.whole(), eval_mode(self.model), autocast(self.device, self.config.precision):
             yield
 
     def begin_task(self, named: Mapping[str, Any]) -> dict[str, Any]:
@@ -115,13 +130,15 @@ class TrainingRun:
 
     def write_parameters(self) -> None:
         """Write model.safetensors, with the adapters merged if the run trains some."""
-        if self.group.rank:
-            return
-        with self.merged():
+        with self.whole():
+            if self.group.rank:
+                return
             self.folder.write_parameters(self.model)
 
     def read_best(self) -> None:
         """Give `model` the parameters in the folder, for good."""
+        if self.shards is not None:
+            self.shards.fill()
         if self.adapters is not None:
             self.adapters.remove()
             self.adapters = None

@@ -22,13 +22,13 @@ from jumok.config import ModelConfig, TaskConfig, TrainConfig
 from jumok.config.features import KINDS, kind_name
 from jumok.corpora.hub import is_hf, source_of
 from jumok.device import describe_machine
-from jumok.errors import ConfigError, JumokError, RunError
+from jumok.errors import ConfigError, JumokError, RunError, SharedFault
 from jumok.messages import tr
 from jumok.models import Model, build
 from jumok.models.checks import require_tokenizer
 from jumok.models.special_ids import frame_to_train
-from jumok.models.tensors import load_tensors
 from jumok.nn.attention import train_attention_by
+from jumok.runs.checkpoints import stored_tensors
 from jumok.runs.config import describe_model
 from jumok.runs.events import Finish
 from jumok.runs.folder import RunFolder
@@ -37,11 +37,11 @@ from jumok.runs.parameters import adopt_parameters
 from jumok.text import Table, Text, material_of
 from jumok.tokenizers import Tokenizer
 from jumok.training.adapters import Adapters, read_base, require_one_process, require_peft, write_base
-from jumok.training.checkpoint import restore_tensors
+from jumok.training.checkpoint import restore_tensors, restore_together
 from jumok.training.compilation import recompute_blocks
 from jumok.training.loop import Loop
 from jumok.training.optim import Objective, make_optimizers
-from jumok.training.parallel import ProcessGroup, replicate
+from jumok.training.parallel import ProcessGroup, Shards, replicate
 from jumok.training.policy import make_plan, memory_errors, require_possible
 from jumok.training.run import RunHistory, TrainingRun
 from jumok.training.run_record import RunRecord, require_reachable, size_of
@@ -252,7 +252,8 @@ def new_run(
         torch.default_generator.manual_seed(config.seed)
         model = (make_model or build)(shape)
     model.tokenizer = tokenizer
-    model = model.to(device)
+    if not config.shard or group.size == 1:  # shards are moved to their devices one by one
+        model = model.to(device)
     train_attention_by(model, "fused" if config.attention == "fused" else "chunked")
     if config.recompute:
         recompute_blocks(model)
@@ -308,26 +309,28 @@ def adapt(run: TrainingRun, *, fully_trained: Collection[str], base: Path) -> No
 
 @dataclass(frozen=True, kw_only=True)
 class Opened:
-    """A run as rank 0 has opened it. file: of the training state that it has read. sha256: of its text."""
+    """A run as rank 0 has opened it. files: of the training state that it has read. sha256: of its text."""
 
     folder: Path
     config: TrainConfig  # of this launch
     sha256: str
     numbers: dict[str, Any]
-    file: Path | None
+    files: tuple[Path, ...]
     result: Finish | None
 
 
-def share(run: TrainingRun, file: Path | None) -> None:
+def share(run: TrainingRun, files: tuple[Path, ...]) -> None:
     """Let the other processes open a run that rank 0 has made or resumed, and begin it with them.
 
     Args:
-        file: of the training state that it goes on from; None: the others have its parameters from rank 0.
+        files: of the training state that it goes on from; none: the others have its parameters from rank 0.
 
     Raises:
         SharedFault: one of them cannot open it.
     """
     group = run.group
+    if group.size == 1 and run.config.shard:
+        run.history.notices.append(tr("{--shard} has no effect: this is one process, which has all parameters."))
     if group.size > 1:
         group.broadcast(
             Opened(
@@ -335,7 +338,7 @@ def share(run: TrainingRun, file: Path | None) -> None:
                 config=run.config,
                 sha256=run.folder.read_config()["data"]["sha256"],
                 numbers=run.history.numbers,
-                file=file and file.resolve(),
+                files=tuple(file.resolve() for file in files),
                 result=run.history.result,
             )
         )
@@ -374,13 +377,30 @@ def _open(opened: Opened, group: ProcessGroup, device: torch.device) -> Training
         raise RunError("{path} holds the run of another text than on rank 0.", path=opened.folder)
     run = reopen(record, config, device, time.monotonic(), lambda text: None, group)
     run.history.numbers, run.history.result = opened.numbers, opened.result
-    if opened.file is not None and run.history.result is None:
-        restore_tensors(run, load_tensors(opened.file))
+    if opened.files and run.history.result is None:
+        stored = stored_tensors(opened.files)
+        if config.shard:
+            run.history.restoring = stored
+        else:
+            restore_tensors(run, stored)
     return run
 
 
 def _begin(run: TrainingRun) -> None:
-    """Give all processes the parameters of rank 0, and the sums of their gradients."""
-    if run.history.result is None and run.group.size > 1:
-        with run.group.connected():
+    """Give all processes the same parameters and moments, or their shards: those of a saved state, or of rank 0."""
+    group = run.group
+    if run.history.result is not None or group.size == 1:
+        return
+    if not run.config.shard:
+        with group.connected():
             run.objective = replicate(run.objective)
+        return
+    run.shards = Shards(run.task, run.model, group, run.config.precision, run.device)
+    run.objective = run.shards.objective
+    run.optimizers = make_optimizers(run.shards.model, run.config, group.orthogonalise)
+    if run.history.restoring is not None:
+        try:
+            restore_together(run, run.history.restoring)
+        except OSError as error:
+            path = run.folder.path
+            raise SharedFault("cannot read the training state of {path}: {error}.", path=path, error=error) from None

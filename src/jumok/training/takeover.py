@@ -93,7 +93,7 @@ class Takeover:
         run = self._run
         run.report(tr("compiling, which can take a minute"))
         with own_random(run.device):
-            failure = compile_training(run.model, run.task, self._one_pass)
+            failure = compile_training(run.trained, run.task, self._one_pass)
         if failure:
             yield Notice(step=self._clock.step, text=failure)
         elif run.group.rank == 0:

@@ -163,8 +163,8 @@ class Trainer:
         group = group or ProcessGroup()
         if group.rank:
             return cls.join(group, device)
-        run, file = resume(Path(out), text, settings, size, val_text, choose_device(device), began, report, group)
-        return cls._shared(run, file)
+        run, files = resume(Path(out), text, settings, size, val_text, choose_device(device), began, report, group)
+        return cls._shared(run, files)
 
     @classmethod
     def join(cls, group: ProcessGroup, device: str = "auto") -> Trainer:
@@ -176,9 +176,9 @@ class Trainer:
         return cls(join(group, choose_device(device)))
 
     @classmethod
-    def _shared(cls, run: TrainingRun, file: Path | None = None) -> Self:
+    def _shared(cls, run: TrainingRun, files: tuple[Path, ...] = ()) -> Self:
         try:
-            share(run, file)
+            share(run, files)
             return cls(run)
         except BaseException:
             run.lock.close()
