@@ -7,14 +7,17 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
 import torch
+from torch import nn
 
-from conftest import only, run_until
+from conftest import only, run_until, state_of
 from jumok.device import has_compiler
+from jumok.nn.blocks import Block
 from jumok.runs.events import Event, Notice, Step
 from jumok.training import clock as timing
 from jumok.training import takeover
@@ -31,6 +34,7 @@ BY_MINUTES: dict[str, Any] = {"steps": None, "minutes": 2.0, "passes": 0, "compi
 class Played:
     """A compiler that is ready after three steps."""
 
+    ready_after = 3
     ends_with = ""
     made: ClassVar[list[Played]] = []
 
@@ -41,7 +45,7 @@ class Played:
     @property
     def has_ended(self) -> bool:
         self.looks += 1
-        return self.looks >= 3
+        return self.looks >= self.ready_after
 
     def failure(self) -> str:
         return self.ends_with
@@ -199,6 +203,68 @@ def test_steps_beside_the_compiler_change_no_plan(
     monkeypatch.setattr(timing.Clock, "watch", lambda _, seconds: watched.append(seconds) or iter(()))
     compiled_after(start(**BY_MINUTES), compiled, 5)
     assert len(watched) == 2
+
+
+def play_compiling(model: nn.Module, task: object, one_pass: Callable[[], object]) -> str:
+    """Let the blocks compute something else in training, as compiled ones do in the last bits, and try it."""
+    for block in model.modules():
+        if isinstance(block, Block):
+            block._compiled_call_impl = partial(
+                lambda call, *args, **named: 1.01 * call(*args, **named), block._call_impl
+            )
+    one_pass()
+    return ""
+
+
+@pytest.mark.parametrize("killed", [False, True])
+@pytest.mark.parametrize(
+    "stops", [(2, 6), (3, 4), (1, 2, 3, 8)]
+)  # before the code is taken over, at that, and after it
+def test_a_run_stopped_around_the_takeover_equals_one_that_was_not(
+    start: Start,
+    compiled: list[int],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    stops: tuple[int, ...],
+    killed: bool,
+) -> None:
+    """The same steps by the compiled code, at the same rates, which follow from the clock, give the same bits.
+
+    The pass with which the code is tried changes neither gradients nor moments nor random numbers.
+    """
+    monkeypatch.setattr(takeover, "compile_training", play_compiling)
+    monkeypatch.setattr(timing.Clock, "rate", lambda clock: 1 / (2 + clock.step))
+    settings = {**BY_MINUTES, "minutes": 10_000.0, "dropout": 0.1, "save_every": 0.0}
+    taken: dict[int, bool] = {}  # whether the last one to take a step used compiled code
+
+    def take(trainer: Trainer, until: int) -> None:
+        blocks = [part for part in trainer.model.modules() if isinstance(part, Block)]
+        for event in trainer.run():
+            if not isinstance(event, Step):
+                continue
+            taken[event.step] = blocks[0]._compiled_call_impl is not None
+            if event.step == until:
+                if killed:  # what came after the last save is lost: this step
+                    trainer.close()
+                    break
+                trainer.request_stop()
+
+    take(start(**settings), stops[0])
+    for until in (*stops[1:], 10):
+        take(Trainer.resume(tmp_path / "run", device="cpu"), until)
+    interrupted, after = state_of(tmp_path / "run"), taken.copy()
+    assert sorted(after) == list(range(1, 11))
+    assert list(after.values()) != [True] * 10
+    for mark in (tmp_path / "torchinductor").rglob("jumok-*"):
+        mark.unlink()
+    monkeypatch.setattr(Played, "ready_after", min(step for step, own in after.items() if own) - 1)
+    take(start("reference", **settings), 10)
+    reference = state_of(tmp_path / "reference")
+    assert taken == after
+    assert interrupted.step == reference.step
+    assert interrupted.tensors.keys() == reference.tensors.keys()
+    different = [name for name, one in interrupted.tensors.items() if not torch.equal(one, reference.tensors[name])]
+    assert different == []
 
 
 # --- the process itself ---
