@@ -11,8 +11,6 @@ from torch import Tensor, nn
 
 from jumok.config import BlockConfig
 from jumok.nn.blocks import Block
-from jumok.nn.cache import KVCache
-from jumok.nn.positions import rotary
 
 C, HEADS, HIDDEN = 16, 4, 24
 PLAIN = BlockConfig(width=C, n_head=HEADS, n_kv_head=HEADS, head_dim=4, mlp_width=HIDDEN, activation="relu")
@@ -150,42 +148,6 @@ def test_the_mask_comes_on_top_of_the_causal_one():
     assert torch.equal(block(changed, mask=mask)[:, 0], block(x, mask=mask)[:, 0])  # the past does not see position 1
     assert torch.equal(block(changed, mask=mask)[:, 4], block(x, mask=mask)[:, 4])  # nor does position 4
     assert not torch.allclose(block(changed, mask=mask)[:, 5], block(x, mask=mask)[:, 5])
-
-
-# --- caches -------------------------------------------------------------------------------------------------------
-
-
-@NORMS
-@pytest.mark.parametrize("steps", [[6], [1] * 6, [3, 1, 2]], ids=str)
-@pytest.mark.parametrize("kv_heads", [HEADS, 2])
-@torch.no_grad()
-def test_cached_equals_uncached(pre_norm: bool, steps: list[int], kv_heads: int):
-    """The target grows step by step, with rotary positions; each step gets the whole context."""
-    config = dataclasses.replace(
-        PLAIN, pre_norm=pre_norm, n_kv_head=kv_heads, norm="rms", qkv_bias=False, out_bias=False, mlp_bias=False
-    )
-    block = random_block(config, cross=True)
-    x, context = inputs()
-    angles = tuple(table.double() for table in rotary(6, 4))
-    there = padding(9)[:, None, None, :]
-    empty = x.new_empty(2, kv_heads, 0, 4)
-    own, other = KVCache(1, 6, empty), KVCache(1, 9, empty)
-    parts, start = [], 0
-    for part in x.split(steps, dim=1):
-        stop = start + part.shape[1]
-        parts.append(
-            block(
-                part,
-                (angles[0][start:stop], angles[1][start:stop]),
-                own.layers[0],
-                context=context,
-                context_mask=there,
-                context_cache=other.layers[0],
-            )
-        )
-        start = stop
-    assert_equal(torch.cat(parts, dim=1), block(x, angles, context=context, context_mask=there))
-    assert (own.length, other.length) == (6, 9)
 
 
 # --- what cannot be -----------------------------------------------------------------------------------------------

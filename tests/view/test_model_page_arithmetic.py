@@ -31,7 +31,6 @@ CONTEXT, VOCAB = 24, 50
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(shutil.which("node") is None, reason="Node is not installed")]
 
 SIZES: dict[str, Any] = {"vocab_size": VOCAB, "context_length": CONTEXT, "n_layer": 2}
-LABELS = ("나쁨", "보통", "좋음")
 CONFIGS: dict[str, ModelConfig] = {
     "modern": GPTConfig(**SIZES, n_embd=40, n_head=4, n_kv_head=2, head_dim=6),
     "modern untied": GPTConfig(**SIZES, n_embd=32, n_head=2, tie_embeddings=False, rope_theta=500.0),
@@ -39,11 +38,7 @@ CONFIGS: dict[str, ModelConfig] = {
     "classic narrow": GPTConfig(
         **SIZES, n_embd=30, n_head=3, head_dim=4, family="classic", activation="relu", tie_embeddings=False
     ),
-    "last": GPTConfig(**SIZES, n_embd=32, labels=LABELS),
-    "mean": GPTConfig(**SIZES, n_embd=32, labels=LABELS, pooling="mean", family="classic"),
     "bert": BERTConfig(**SIZES, n_embd=32),
-    "bert first": BERTConfig(**SIZES, n_embd=32, head="classify", labels=LABELS),
-    "bert mean": BERTConfig(**SIZES, n_embd=32, head="classify", labels=LABELS, pooling="mean"),
     "seq2seq": EncoderDecoderConfig(**SIZES, n_embd=32, n_head=4, n_decoder_head=2, n_decoder_layer=1),
     "original": EncoderDecoderConfig(**SIZES, n_embd=32, family="original"),
     "silu": EncoderDecoderConfig(**SIZES, n_embd=32, activation="silu", scale_embedding=True, decoder_mlp_width=20),
@@ -85,11 +80,7 @@ WRITING: list[dict[str, Any]] = [
     {"what": "record", "ids": IDS, "off": OFF},
     {"what": "step", "ids": LONG, "layer": 1},
 ]
-CLASSIFYING: list[dict[str, Any]] = [{"what": "classify", "ids": IDS}]
-FILLING: list[dict[str, Any]] = [
-    {"what": "predict", "ids": IDS, "positions": [0, 7, 19]},
-    {"what": "record", "ids": IDS, "off": OFF},
-]
+FILLING: list[dict[str, Any]] = [{"what": "record", "ids": IDS, "off": OFF}]
 ANSWERING: list[dict[str, Any]] = [
     {"what": "answer", "source": SOURCE, "ids": IDS},
     {"what": "answer", "source": SOURCE, "ids": IDS, "off": [["cross", 0, 1], ["encoder", 1, 0]]},
@@ -101,8 +92,6 @@ def asks_of(config: ModelConfig) -> list[dict[str, Any]]:
     """What is asked of a model of this kind."""
     if isinstance(config, EncoderDecoderConfig):
         return ANSWERING
-    if isinstance(config, GPTConfig | BERTConfig) and config.labels:
-        return CLASSIFYING
     return FILLING if isinstance(config, BERTConfig) else WRITING
 
 
@@ -261,23 +250,6 @@ def test_one_step(answers: Answers) -> None:
         other = found["layers"][1 - ask["layer"]]
         assert set(other) == {"layer", "norms"}
         assert all(size > 0 for size in other["norms"].values())
-
-
-@torch.no_grad()
-def test_classifiers(answers: Answers) -> None:
-    asked = answers.each("classify")
-    assert len(asked) == 2 * 4
-    for model, ask, found in asked:
-        require_close(found, model.classify(model.hidden(torch.tensor([ask["ids"]]))))
-
-
-@torch.no_grad()
-def test_masked_tokens(answers: Answers) -> None:
-    asked = answers.each("predict")
-    assert len(asked) == 4
-    for model, ask, found in asked:
-        hidden = model(torch.tensor([ask["ids"]]))[0, ask["positions"]]
-        require_close(found, model.mlm_logits(hidden))
 
 
 @torch.no_grad()
