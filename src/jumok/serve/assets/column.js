@@ -7,7 +7,7 @@ import { visible, visibleBytes } from "../../view/assets/model/visible.js";
 import { listen, post } from "./server.js";
 
 const LIKELY = 8; // candidates that are asked for with each token
-const MEASURED = 0.1; // seconds: what arrives in less, such as all at once, has no speed
+const MEASURED = 0.02; // seconds: what arrives in less, such as all at once, has no speed
 
 /** @typedef {{id: string, task: string | null, chat: boolean}} Model */
 /** @typedef {{prompt: string, tokens: number, temperature: number, top_p: number, seed: number}} Settings */
