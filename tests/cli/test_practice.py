@@ -219,6 +219,8 @@ def test_the_verdict_is_shown_where_the_progress_cannot_be_saved(jumok, monkeypa
     monkeypatch.setattr(folder, "write_atomic", full)
     end = jumok("learn", "check", FILE, "--lang", "en")
     assert (end.code, "All right." in end.out, "No space left" in end.err) == (0, True, True)
+    end = jumok("learn", "hint", FILE, "--lang", "en")  # it ended without the hint
+    assert (end.code, "Hint 1 of 3" in end.out, "No space left" in end.err) == (0, True, True)
 
 
 @pytest.mark.parametrize(

@@ -244,6 +244,8 @@ def test_an_unfinished_start_is_not_in_the_way(tmp_path: Path, files: list[str])
     for name in files:
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text("x")
+    with pytest.raises(RunError, match="give the command that started it once more, without"):  # not "from a copy"
+        RunFolder.open(tmp_path)
     assert RunFolder.create(tmp_path).path == tmp_path
 
 

@@ -135,7 +135,8 @@ def _torch() -> Iterator[Finding]:
         yield Finding("GPU", "note", text, "https://pytorch.org/get-started/locally/")
     slow = tr("no instructions for bfloat16, so it is slower")
     bfloat16 = "bfloat16" if multiplies_bfloat16(torch.device("cpu")) else slow
-    text = f"{torch.backends.cpu.get_cpu_capability()}, {torch.get_num_threads()} threads; {bfloat16}"
+    instructions, threads = torch.backends.cpu.get_cpu_capability(), torch.get_num_threads()
+    text = f"{tr('{device}, {threads} threads', device=instructions, threads=threads)}; {bfloat16}"
     yield Finding("processors", "ok", text)
 
 

@@ -302,6 +302,12 @@ class RunFolder:
         if not path.is_file():
             if not is_run_like(self.path):
                 raise no_run(self.path)
+            if self._is_unfinished_start():
+                raise RunError(
+                    "{path} holds a run that ended before its first step; give the command that started it once more, "
+                    "without {--resume}.",
+                    path=self.path,
+                )
             names = ", ".join(MODEL_FILES)
             raise RunError(
                 "{path} has no {name}; a run folder needs {names}. Restore it from a copy.",

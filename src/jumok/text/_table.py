@@ -84,8 +84,11 @@ class Table:
 
     def describe(self) -> str:
         """Return a few lines: number of rows, columns and empty cells, then the sources and the notes."""
-        line = tr("{rows:,} rows of {columns}", rows=len(self), columns=", ".join(self.names))
-        if self.empty_cells and not self.notes:  # of conversations most cells may be empty
+        if self.notes:  # of conversations, which have columns of their own here, and may have empty cells
+            line = tr("{rows:,} rows", rows=len(self))
+        else:
+            line = tr("{rows:,} rows of {columns}", rows=len(self), columns=", ".join(self.names))
+        if self.empty_cells and not self.notes:
             cells = (self.column(column).count("") for column in self.columns)
             counted = dict(zip(self.names, cells, strict=True))
             empty = (tr("{n:,} in {name}", n=n, name=name) for name, n in counted.items() if n)

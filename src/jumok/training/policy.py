@@ -304,11 +304,11 @@ def _small_text(
     )
     return (
         tr(
-            "The text is small for this model: {tokens:,} training tokens for {parameters:.1f} M parameters, and the "
+            "The text is small for this model: {tokens:,} training tokens for {parameters:,} parameters, and the "
             "run will pass over it about {passes:.0f} times. Dropout is {dropout:g}, and the {kept} parameters are "
             "kept. {guard} More text, fewer steps or a smaller {--size} generalise better.",
             tokens=train_tokens,
-            parameters=parameters / 1e6,
+            parameters=parameters,
             passes=passes,
             dropout=dropout,
             kept=tr("best") if config.keep == "best" else tr("last"),

@@ -35,9 +35,9 @@ def _facts(found: Explanation) -> dict[str, str]:
     """Heading and line for the model, the text, the machine, its memory, and a step."""
     return {
         tr("model"): tr(
-            "{model}, {millions:.1f} M parameters, {flops:.1f} MFLOP per token, forward and backward",
+            "{model}, {parameters:,} parameters, {flops:.1f} MFLOP per token, forward and backward",
             model=found.model,
-            millions=found.parameters / 1e6,
+            parameters=found.parameters,
             flops=found.flops_per_token / 1e6,
         ),
         tr("text"): tr("{tokens:,} tokens to train on", tokens=found.train_tokens),

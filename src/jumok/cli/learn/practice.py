@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -135,7 +137,10 @@ def hint(file: str, language: Language | None, as_json: bool, quiet: bool) -> No
 
     chosen = language or users_language()
     one, path = located(file)
-    shown = Practice(path.parent).hint(one)
+    course = Practice(path.parent)
+    shown = min(course.progress[one.slug].hints + 1, len(one.hints))
+    with _recording():
+        shown = course.hint(one)
     hints = [words.said(chosen) for words in one.hints]
     if as_json:
         print_json({**_named(one, path, chosen), "hints": hints[:shown], "of": len(hints)})
@@ -174,6 +179,15 @@ def solution(file: str, language: Language | None, as_json: bool, quiet: bool) -
         show_code(one.solution(chosen))
 
 
+@contextmanager
+def _recording() -> Iterator[None]:
+    """Record progress in the block. A read-only folder or a full disk must not cost the reader the verdict or hint."""
+    try:
+        yield
+    except OSError as error:
+        say(tr("The progress was not saved: {reason}.", reason=error))
+
+
 def _check(
     course: Practice, one: Exercise, path: Path, language: Language, *, quiet: bool, short: bool
 ) -> dict[str, Any]:
@@ -182,12 +196,10 @@ def _check(
     from jumok.course.practice.sandbox import check as run
 
     verdict = run(path, one)
-    try:
+    with _recording():
         course.tried(one, verdict)
         if verdict.status == "right" and course.path.joinpath(MAP).exists():
             _draw_map(course, language)
-    except OSError as error:  # a read-only folder or a full disk must not cost the reader the verdict
-        say(tr("The progress was not saved: {reason}.", reason=error))
     if not quiet:
         show_verdict(one, path, verdict, language, short=short)
         if not short:

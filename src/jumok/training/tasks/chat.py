@@ -50,6 +50,7 @@ ANSWERED = 48  # held-out conversations whose answers a validation writes, at mo
 ANSWERED_AT_THE_END = 192
 MOST_QUESTIONS = 50_000  # of the training part, evenly spread, among which the nearest one is looked for
 MOST_CHECKED = 1_000  # held-out conversations whose checks are tried on the right answers before the run
+SPEAKERS = {"user": message("user"), "assistant": message("assistant"), "system": message("system")}
 SHOWN = 9  # messages before the answer in a sample
 PROGRESS = 1_000  # conversations between two reports
 FIGURES = ("nats_per_char", "loss_per_token", "exact_match", "checks", "checks_error", "answers", "rows", "tokens")
@@ -271,7 +272,8 @@ class Chat(Task[GPT]):
         """Return a held-out conversation, the answer of the model to its last question, and the right one."""
         *before, right = messages_of(self._shown(seed)[0])
         answer = answer_chats(model, [before], tokens=tokens)[0][0]
-        lines = [f"{one['role']}: {one['content']}" for one in before[-SHOWN:]]
+        said = [(SPEAKERS[one["role"]], one["content"]) for one in before[-SHOWN:]]
+        lines = [f"{tr(speaker)}: {content}" for speaker, content in said]
         steps = [tr("reasoning: {reasoning}", reasoning=answer.reasoning)] if answer.reasoning else []
         told = tr("answer: {answer}\ntarget: {target}", answer=answer.text, target=right["content"])
         return "\n".join([*lines, *steps, told])
