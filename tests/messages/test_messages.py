@@ -28,9 +28,10 @@ import jumok as package
 from conftest import TINY, Jumok
 from jumok import cli, errors
 from jumok.cli.interrupts import stopping
-from jumok.errors import ConfigError, RunError
+from jumok.errors import ConfigError, RunError, TextError
 from jumok.messages import REASONS, SETTING, catalogue, message, reason_and_file, speaking, tr, users_language
 from jumok.runs.events import Step
+from jumok.text import read
 from jumok.training.subscribers.progress import TrainingView
 
 SOURCE = Path(package.__file__).parent
@@ -234,6 +235,27 @@ def test_an_error_of_the_system_is_said_in_the_language_of_its_reader() -> None:
             told = SafetensorError("Error while serializing: I/O error: No space left on device (os error 28)")
             assert tr("{error}", error=told) == "디스크에 남은 공간이 없음"
         assert tr("{error}", error=SafetensorError("header too small")) == "header too small"
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        *(
+            ("a.jsonl", text.encode())
+            for text in ('{"a": }', '{"a": 1 "b"', '{"a" 1}', "{1}", '{"a": "b', '{"a": "\t"}')
+        ),
+        *(("a.jsonl", text.encode()) for text in ('{"a": "\\x"}', '[{"a": "b"}] 1')),
+        *(("a.txt", content) for content in (b"abc\xff", b"abc\xe0a" + bytes("가".encode()), "가나다".encode()[:-1])),
+        ("a.csv", b'a,b\n1,"2'),
+    ],
+)
+def test_reasons_of_readers_are_korean(name: str, content: bytes, tmp_path: Path) -> None:
+    """Python's own reasons stood in English in Korean sentences."""
+    (tmp_path / name).write_bytes(content)
+    with speaking("ko"), pytest.raises(TextError) as refused:
+        read([tmp_path / name], encoding="utf-8" if name == "a.txt" else None, column="a" if name != "a.txt" else None)
+    said = str(refused.value).replace(str(tmp_path), "")
+    assert not re.search("[a-z]{4,} [a-z]{2,}", said), said
 
 
 def test_errors_of_the_system_reach_a_korean_reader_in_korean(

@@ -56,6 +56,25 @@ def message(template: str) -> str:
     return template
 
 
+# Of Python's readers of JSON, of CSV and of encodings, which are said with `tr(reason)`.
+REASONS_OF_READERS = (
+    message("Expecting value"),
+    message("Expecting ',' delimiter"),
+    message("Expecting ':' delimiter"),
+    message("Expecting property name enclosed in double quotes"),
+    message("Extra data"),
+    message("Unterminated string starting at"),
+    message("Invalid control character at"),
+    message("Invalid \\escape"),
+    message("unexpected end of data"),
+    message("invalid start byte"),
+    message("invalid continuation byte"),
+    message("illegal multibyte sequence"),
+    message("incomplete multibyte sequence"),
+    message("truncated data"),
+)
+
+
 def reason_of(error: BaseException) -> str:
     """Return why the operating system refused, in the current language, without the name of the file.
 

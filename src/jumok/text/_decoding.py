@@ -84,7 +84,7 @@ def decode(data: IO[bytes], codec: str, start: int = 0) -> Iterator[str]:
             text = decoder.decode(block, final=not block)
         except UnicodeDecodeError as error:
             bad = error.object[error.start : error.end]
-            raise Undecodable(codec, done - carried + error.start, bad, error.reason) from None
+            raise Undecodable(codec, done - carried + error.start, bad, tr(error.reason)) from None
         except UnicodeError as error:  # of idna and punycode, without a place
             raise Undecodable(codec, done - carried, block, str(error)) from None
         if text:

@@ -91,7 +91,7 @@ class _Values:
                 if cut_off and self._read_on():
                     continue
                 self._move(self._at + len(self._text[self._at : error.pos].rstrip()))
-                raise _Broken(self._line, error.msg) from None
+                raise _Broken(self._line, tr(error.msg)) from None
             except (ValueError, RecursionError) as error:  # of numbers with thousands of digits
                 raise _Broken(self._line, str(error)) from None
             if end < len(self._text) or not self._read_on():  # otherwise the rest of a number may follow

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 from jumok.errors import TextError
+from jumok.messages import tr
 
 Pieces = Callable[[], Iterable[str]]  # the characters of a file, from its start
 
@@ -75,8 +76,9 @@ def delimited_rows(name: str, pieces: Pieces, usual: str, columns: Iterable[str]
                 )
             yield number, fields
     except csv.Error as error:
+        reason = str(error)
         raise TextError(
-            "{name}, after line {number:,}: broken quoting: {error}", name=name, number=number, error=error
+            "{name}, after line {number:,}: broken quoting: {error}", name=name, number=number, error=tr(reason)
         ) from None
 
 

@@ -34,6 +34,7 @@ BPE_CHARACTERS = 1 << 25  # from which merges are learned at most
 BPE_PIECE = 1 << 20  # of these
 PIECE = 1 << 18  # tokens that are decoded at a time
 CUT = 10  # characters of an opening without blanks
+SHORTEST = 8  # context length that is worth advising
 OPENING = 400  # tokens among which a line begins, mostly
 
 NATS_PER_CHAR = message("{value:.3f} nats/char")
@@ -200,13 +201,15 @@ def write_text(
         train_ids = tokenize(text, tokenizer, folder.state / "train.npy", 0, cut, material.report)
         val_ids = tokenize(held_out, tokenizer, folder.state / "val.npy", start, stop)
     if len(train_ids) <= model.context_length:
+        longest = len(train_ids) // 4
+        shorter = tr(", or {--context-length {longest}}", longest=longest) if longest >= SHORTEST else ""
         raise TextError(
-            "the text has {count:,} tokens to train on, and context_length={context_length} needs at "
-            "least {least}; give more text, or {--context-length {longest}}.",
+            "the text has {count:,} tokens to train on, and context_length={context_length} needs at least {least}; "
+            "give more text{shorter}.",
             count=len(train_ids),
             context_length=model.context_length,
             least=model.context_length + 1,
-            longest=max(1, len(train_ids) // 4),
+            shorter=shorter,
         )
     if config.val > 0 and len(val_ids) == 0:
         raise TextError(
