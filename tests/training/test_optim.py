@@ -6,6 +6,7 @@ import math
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -45,7 +46,7 @@ def names_in(model: nn.Module, group: dict[str, object]) -> set[str]:
 @pytest.mark.parametrize("tie", [True, False])
 def test_muon_takes_the_matrices_inside_the_blocks(tie: bool) -> None:
     model = tiny(tie=tie)
-    muon, adamw = make_optimizers(model, TrainConfig(optimizer="muon"))
+    muon, adamw, _ = make_optimizers(model, TrainConfig(optimizer="muon"))
     assert isinstance(muon, Muon)
     assert isinstance(adamw, AdamW)
     (inner,) = muon.param_groups
@@ -65,7 +66,9 @@ def test_muon_takes_the_matrices_inside_the_blocks(tie: bool) -> None:
 def test_each_parameter_is_updated_by_exactly_one(family: str, optimizer: str) -> None:
     model = tiny(family)
     optimizers = make_optimizers(model, TrainConfig(optimizer=optimizer))  # type: ignore[arg-type]
-    updated = [id(p) for o in optimizers for group in o.param_groups for p in group["params"]]
+    updated = [
+        id(p) for o in optimizers if not isinstance(o, Mean) for group in o.param_groups for p in group["params"]
+    ]
     assert sorted(updated) == sorted(id(p) for p in model.parameters())
 
 
@@ -220,13 +223,13 @@ def test_set_rate_is_a_share_of_each_peak() -> None:
     optimizers = make_optimizers(tiny(), TrainConfig(learning_rate=0.1, matrix_learning_rate=0.2))
     set_rate(optimizers, 0.5)
     set_rate(optimizers, 0.25)  # of the peak, not of what it was
-    assert [group["lr"] for o in optimizers for group in o.param_groups] == pytest.approx([0.05, 0.025, 0.025])
+    assert [group["lr"] for o in optimizers[:2] for group in o.param_groups] == pytest.approx([0.05, 0.025, 0.025])
 
 
 # --- the mean of parameters ---
 
 
-def test_a_run_to_a_goal_has_a_mean_that_changes_no_parameter() -> None:
+def test_a_mean_changes_no_parameter() -> None:
     """Parameters of step n count by n to the power of 8, about: product form of Shamir and Zhang (2013)."""
     weight = nn.Parameter(torch.zeros(()))
     mean = Mean([weight])
@@ -242,7 +245,21 @@ def test_a_run_to_a_goal_has_a_mean_that_changes_no_parameter() -> None:
     with mean.applied():
         assert weight.item() == pytest.approx(expected, rel=1e-5)
     assert weight.item() == values[-1]
-    assert isinstance(make_optimizers(tiny(), TrainConfig(stop_at=1.0))[-1], Mean)
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ({}, True),
+        ({"keep": "last"}, False),  # to learn a text by heart
+        ({"optimizer": "adamw"}, False),
+        ({"optimizer": "adamw", "stop_at": 1.0}, True),
+        ({"task": "mlm"}, False),
+        ({"task": "mlm", "stop_at": 1.0}, True),
+    ],
+)
+def test_language_models_with_muon_and_runs_to_a_goal_have_a_mean(settings: dict[str, Any], expected: bool) -> None:
+    assert isinstance(make_optimizers(tiny(), TrainConfig(**settings))[-1], Mean) == expected
 
 
 def test_parameters_come_back_after_an_error() -> None:

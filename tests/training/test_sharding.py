@@ -101,12 +101,12 @@ def test_no_process_has_all_parameters(tmp_path: Path) -> None:
             for event in trainer.run():
                 if not isinstance(event, Step):
                     continue
-                parts = [each.to_local() for group in trainer.optimizers for each in params_of(group)]
-                assert numbers(parts) <= total / 2 + 100
+                parts = {id(each): each.to_local() for o in trainer.optimizers for each in params_of(o)}
+                assert numbers(list(parts.values())) <= total / 2 + 100
                 assert numbers([p.data for p in trainer.model.parameters()]) == 0
                 states = [each for o in trainer.optimizers for state in o.state.values() for each in state.values()]
                 moments = numbers([each.to_local() for each in states if each.dim()])
-            assert 0 < moments <= 2 * (total / 2 + 100)
+            assert 0 < moments <= 3 * (total / 2 + 100)  # two moments and a mean
         # Rank 0 has the best ones in the end.
         assert numbers([p.data for p in trainer.model.parameters()]) == (0 if group.rank else total)
 

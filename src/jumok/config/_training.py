@@ -135,8 +135,7 @@ class TrainConfig:
             require_choice("task", self.task, TASK_CONFIGS)
             object.__setattr__(self, "task", TASK_CONFIGS[self.task]())
         require_type("task", self.task, TaskConfig)
-        with_muon = isinstance(self.task, LMConfig) and self.optimizer == "muon"
-        defaults = {**SHARED_DEFAULTS, **self.task.defaults, **(LM_WITH_MUON if with_muon else {})}
+        defaults = {**SHARED_DEFAULTS, **self.task.defaults, **(LM_WITH_MUON if self._is_lm_with_muon else {})}
         if self.steps is None:
             defaults["minutes"] = 10.0
         for name in field_types(TrainConfig).keys() & defaults.keys():
@@ -167,6 +166,18 @@ class TrainConfig:
         """Return the learning rates that the optimizer has, by name."""
         names = ("learning_rate", "matrix_learning_rate") if self.optimizer == "muon" else ("learning_rate",)
         return {name: getattr(self, name) for name in names}
+
+    @property
+    def keeps_mean(self) -> bool:
+        """Return True if the run validates and keeps a mean of its newest parameters instead of the last ones.
+
+        It does with a goal, and where a language model reads its text many times (bench/LOG.md).
+        """
+        return self.stop_at is not None or (self._is_lm_with_muon and self.keep == "best")
+
+    @property
+    def _is_lm_with_muon(self) -> bool:
+        return isinstance(self.task, LMConfig) and self.optimizer == "muon"
 
     def to_dict(self) -> dict[str, Any]:
         """Return all settings by name, those of the task among them, as plain values that JSON can express."""

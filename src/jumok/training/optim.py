@@ -1,8 +1,8 @@
 """What a step minimises, the optimizers that do so, and the schedule of their learning rates.
 
 Muon (https://kellerjordan.github.io/posts/muon/) orthogonalises the update of each matrix inside the blocks; AdamW
-(https://arxiv.org/abs/1711.05101) takes the rest: embeddings, the output layer, norms and biases. A run to a goal also
-keeps a mean of its newest parameters.
+(https://arxiv.org/abs/1711.05101) takes the rest: embeddings, the output layer, norms and biases. Many runs
+keep a mean of their newest parameters.
 """
 
 from __future__ import annotations
@@ -148,8 +148,9 @@ class Mean(WithoutCompiler):
     """A mean of the parameters after each step, in which newer ones count more. It changes none of them.
 
     Parameters scatter around better ones as long as the rate is high. Their mean predicts about as well as those that a
-    run has whose rate has fallen to zero by then, so it reaches a goal in fewer steps than they do. Polynomial-decay
-    averaging (https://arxiv.org/abs/1212.1824): parameters count by their step to the power of 8.
+    run has whose rate has fallen to zero by then, so it reaches a goal in fewer steps than they do. Of a text that is
+    read several times, the last parameters know more by heart than their mean. Polynomial-decay averaging
+    (https://arxiv.org/abs/1212.1824): parameters count by their step to the power of 8.
     """
 
     def __init__(self, params: Iterable[nn.Parameter]) -> None:
@@ -293,7 +294,7 @@ def make_optimizers(
     """Make the optimizers of a run. Each parameter group carries its peak rate as "peak".
 
     With "muon" there are two, Muon first; with "adamw" one. Only matrices have weight decay. Frozen parameters are left
-    out. A run to a goal has a `Mean` of all others, last.
+    out. A `Mean` of all others is the last one, if the run keeps it.
 
     Args:
         orthogonalise: `orthogonal` of some matrices; None: this process computes all of them.
@@ -333,7 +334,7 @@ def make_optimizers(
             fused=True,
         )
     )
-    if config.stop_at is not None:
+    if config.keeps_mean:
         optimizers.append(Mean([*inner, *outer, *vectors]))
     for optimizer in optimizers:
         for settings in optimizer.param_groups:
