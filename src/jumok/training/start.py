@@ -185,6 +185,14 @@ def _kind(
     else:
         kind = task.kinds[0] if other is None else type(other.config)
     if kind not in task.kinds:
+        if given is None:
+            raise ConfigError(
+                "{init} holds a model of the kind {kind!r}, which this task does not train; choose a task of it with "
+                "{--task}: {tasks}.",
+                init=init,
+                kind=kind_name(kind),
+                tasks=", ".join(name for name, one in TASKS.items() if kind in one.config_type.kinds),
+            )
         raise ConfigError(
             "a model of the kind {kind!r} cannot be trained for this task; choose from {allowed}.",
             kind=kind_name(kind),
