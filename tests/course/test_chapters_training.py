@@ -155,16 +155,22 @@ def test_adamw() -> None:
 
 @pytest.mark.parametrize("shape", [(6, 6), (3, 8)], ids=str)
 def test_muon(shape: tuple[int, int]) -> None:
-    """Production rounds to bfloat16 and leaves the singular values near 1; the direction is the same."""
+    """Production leaves the singular values near 1, by at most 0.1; the direction is the same."""
     parameter = nn.Parameter(random(*shape, dtype=torch.float32))
-    optimizer = optim.Muon([parameter], lr=0.5, momentum=0.9, weight_decay=0.0)
+    optimizer = optim.Muon(
+        [parameter],
+        lr=0.5,
+        momentum=0.9,
+        weight_decay=0.0,
+        orthogonalise=lambda all: optim.stacked_orthogonal(all, None),
+    )
     mine, mean = parameter.detach().clone(), torch.zeros(shape)
     for step in (1, 2):
         parameter.grad = random(*shape, dtype=torch.float32, seed=step)
         before = mine
         mine, mean = training.muon_step(mine, parameter.grad, mean, rate=0.5, momentum=0.9)
         optimizer.step()
-        assert (parameter - mine).norm() < 0.2 * (mine - before).norm()
+        assert (parameter - mine).norm() < 0.1 * (mine - before).norm()
         mine = parameter.detach().clone()
     values = training.singular_values_after(torch.linspace(0.005, 1, 1_000, dtype=torch.float64), optim.POLYNOMIALS)
     assert 0.90 < values.min() < values.max() < 1.09
