@@ -10,8 +10,6 @@ import os
 import re
 import shlex
 import signal
-import statistics
-from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -21,13 +19,14 @@ import torch
 from rich.cells import cell_len
 
 import jumok
-from conftest import FIXTURES, Jumok
+from conftest import Jumok
 from jumok import text as reader
 from jumok.cli.console.ladder import LadderView, show_ladder
 from jumok.config import Frame, GPTConfig, TrainConfig
 from jumok.course.ladder import report, rungs
 from jumok.course.ladder import run as ladder_module
 from jumok.course.ladder.picture import draw_ladder
+from jumok.course.ladder.published import published, published_table
 from jumok.course.ladder.results import LadderRecord, Point, RungResult, TextFacts
 from jumok.course.ladder.run import Ladder, LadderEvent, LadderFinished, RungFinished, RungStarted, default_folder
 from jumok.course.ladder.rungs import PARTS, RUNGS, TEXTS, LadderConfig, say
@@ -724,35 +723,13 @@ def test_control_characters_of_a_sample_do_not_reach_the_terminal(capsys: pytest
 # --- the chapter ---
 
 
-def published_table(figures: dict[str, Any], language: Language) -> Iterator[str]:
-    """The table of the chapter in Markdown, without its headings. passes: where the loss of each seed passes that of
-    the bigram."""
-    before = None
-    for number, rung in enumerate(RUNGS, 1):
-        each = figures[rung.slug]
-        mean, steps = statistics.mean(each["nats_per_char"]), each["passes"]
-        passes = "" if number == 1 else say("not_yet", language)
-        if number > 1 and None not in steps:
-            first, last = min(steps), max(steps)
-            passes = (
-                say("step", language, step=first)
-                if first == last
-                else {"ko": f"{first}~{last}스텝", "en": f"steps {first}–{last}"}[language]
-            )
-        losses = ", ".join(f"{loss:.3f}" for loss in each["nats_per_char"])
-        change = "" if before is None else report.signed(round(mean, 3) - round(before, 3))
-        title = f"{number} {rung.title.said(language)}"
-        yield f"| {title} | {each['parameters']:,} | {losses} | {mean:.3f} | {change} | {passes} |"
-        before = mean
-
-
 @languages
 def test_the_chapter_has_the_published_figures(language: Language) -> None:
-    """Its table is that of ladder.json, whose curves end near the losses of the table, with all rungs."""
+    """Its table is that of published.json, whose curves end near the losses of the table, with all rungs."""
     page = chapter("ladder", language).text
     [table] = re.findall(r"^<!-- ladder:begin -->\n((?:\|.*\n)*)<!-- ladder:end -->$", page, re.MULTILINE)
-    figures: dict[str, Any] = json.loads((FIXTURES / "ladder.json").read_text(encoding="utf-8"))
-    assert table.splitlines()[2:] == list(published_table(figures, language))
+    assert table == published_table(language)
+    figures = published()
     assert list(figures) == SLUGS
     for each in figures.values():
         assert len(each["curve"]["steps"]) == len(each["curve"]["nats_per_char"]) == 20

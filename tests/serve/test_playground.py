@@ -62,7 +62,7 @@ def serving(root: Path, **settings: Any) -> Iterator[str]:
     chosen, folders = ServeSettings(port=0, slots=2, **settings), RunFolders([], root)
     models = ServedModels(folders, chosen)
     try:
-        with running(create_app(models, chosen, None, folders), slots=2, **settings) as server:
+        with running(create_app(models, chosen, folders), slots=2, **settings) as server:
             yield f"http://127.0.0.1:{server.port}/"
     finally:
         models.close(finish=False)
