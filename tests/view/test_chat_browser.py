@@ -152,9 +152,12 @@ def test_what_cannot_be_read_is_said_and_comes_back(model_page: ModelPages, visi
 def test_thoughts_are_folded_and_old_turns_are_left_out(model_page: ModelPages, visit: Visits) -> None:
     page = visit(model_page("chat"))
     think = MODELS["chat"]().tokenizer.chat.tokens["<think>"]
-    for _ in range(4):
+    for _ in range(30):  # answers are drawn at random, and may be short
         say(page, "나는 학교에 갔다.")
-    assert "were not read" in page.inner_text(".chat-note")
+        if "were not read" in page.inner_text(".chat-note"):
+            break
+    else:
+        raise AssertionError("the context is never full")
     page.evaluate(f"void {CHAT}.answer({{ begun: [{think}] }})")
     answered(page)
     thought = page.locator(".chat-thought").last

@@ -180,6 +180,7 @@ def test_writing_is_stopped_by_the_keyboard_where_it_was_begun(visit: Visits, mo
     page = shown(visit, model_page("gpt"), "write")
     page.select_option("#length", "2000")
     for begins in ("#tool-write", ".candidate:enabled >> nth=3"):
+        until(page, "!made.get('write').view.looking")
         page.locator(begins).focus()
         page.evaluate("window.begins = document.activeElement")
         before = page.evaluate("session.tree.length")

@@ -102,6 +102,28 @@ def test_what_is_typed_is_read_and_scored_and_written_on(model_page: ModelPages,
     assert "\u202e" not in page.inner_text("#place-name")
 
 
+def test_a_candidate_of_another_place_is_not_chosen(model_page: ModelPages, visit: Visits) -> None:
+    """Those of the place before are on the page until those of the new one are computed."""
+    page = visit(model_page("gpt"), text=TEXT)
+    written(page)
+    page.evaluate("session.set({ place: 3 })")
+    until(page, "!made.get('write').view.looking && document.querySelector('.candidate:enabled')")
+    page.evaluate(
+        """() => {
+          const next = session.engine.next.bind(session.engine);
+          const held = new Promise((resolve) => (window.release = resolve));
+          session.engine.next = async (...given) => (await held, next(...given));
+          session.set({ place: 5 });
+        }"""
+    )
+    page.locator(".candidate[aria-pressed=false]").first.click()
+    assert page.evaluate("session.tree.branches().length") == 1
+    page.evaluate("void window.release()")
+    until(page, "!made.get('write').view.looking")
+    page.locator(".candidate[aria-pressed=false]").first.click()
+    until(page, "session.tree.current.kind === 'chosen'")
+
+
 def test_one_can_choose_another_token_and_walk_the_branches_with_the_keyboard(
     model_page: ModelPages, visit: Visits
 ) -> None:
@@ -118,8 +140,7 @@ def test_one_can_choose_another_token_and_walk_the_branches_with_the_keyboard(
     until(page, "session.place === 4")
     assert page.inner_text("#place-name") == f"In place of ‘{TEXT[4]}’"
     page.keyboard.press("Alt+ArrowRight")
-    until(page, "session.place === 5")
-    until(page, "document.querySelectorAll('.candidate').length > 1")
+    until(page, "session.place === 5 && !made.get('write').view.looking")
     other = page.locator(".candidate[aria-pressed=false]").first
     chosen = other.locator(".candidate-text").inner_text()
     other.focus()

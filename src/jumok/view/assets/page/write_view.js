@@ -257,6 +257,7 @@ export class WriteView {
 
   /** @param {Alternative} alternative */
   choose({ id, text, probability }) {
+    if (this.looking) return; // those that are shown stand at another place
     const { place, off } = this.session;
     const chosen = { id, text, probability, surprise: -Math.log(probability), under: JSON.stringify(off) };
     void this.writer.write({ tokens: this.tokens, start: place ?? undefined, chosen });
