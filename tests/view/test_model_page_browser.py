@@ -107,7 +107,7 @@ def test_a_candidate_of_another_place_is_not_chosen(model_page: ModelPages, visi
     page = visit(model_page("gpt"), text=TEXT)
     written(page)
     page.evaluate("session.set({ place: 3 })")
-    until(page, "!made.get('write').view.looking && document.querySelector('.candidate:enabled')")
+    until(page, "!document.querySelector('.distribution[aria-busy]') && document.querySelector('.candidate:enabled')")
     page.evaluate(
         """() => {
           const next = session.engine.next.bind(session.engine);
@@ -119,7 +119,7 @@ def test_a_candidate_of_another_place_is_not_chosen(model_page: ModelPages, visi
     page.locator(".candidate[aria-pressed=false]").first.click()
     assert page.evaluate("session.tree.branches().length") == 1
     page.evaluate("void window.release()")
-    until(page, "!made.get('write').view.looking")
+    until(page, "!document.querySelector('.distribution[aria-busy]')")
     page.locator(".candidate[aria-pressed=false]").first.click()
     until(page, "session.tree.current.kind === 'chosen'")
 
@@ -140,7 +140,7 @@ def test_one_can_choose_another_token_and_walk_the_branches_with_the_keyboard(
     until(page, "session.place === 4")
     assert page.inner_text("#place-name") == f"In place of ‘{TEXT[4]}’"
     page.keyboard.press("Alt+ArrowRight")
-    until(page, "session.place === 5 && !made.get('write').view.looking")
+    until(page, "session.place === 5 && !document.querySelector('.distribution[aria-busy]')")
     other = page.locator(".candidate[aria-pressed=false]").first
     chosen = other.locator(".candidate-text").inner_text()
     other.focus()

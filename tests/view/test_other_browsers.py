@@ -112,7 +112,9 @@ def test_a_page_with_a_model_writes_and_explains_itself(window: Window, model_pa
     [expected] = generate(rounded(model), TEXT, tokens=100, temperature=0)
     assert window.evaluate("[...session.ids]") == [*model.tokenizer.encode(TEXT).tolist(), *expected.ids]
     window.evaluate("session.set({ place: 4 })")
-    window.until("!made.get('write').view.looking && document.querySelectorAll('.candidate').length > 5")
+    window.until(
+        "!document.querySelector('.distribution[aria-busy]') && document.querySelectorAll('.candidate').length > 5"
+    )
     window.click(".candidate[aria-pressed=false]")
     window.until("session.tree.current.kind === 'chosen' && !session.writing")
     window.click("#tab-step")

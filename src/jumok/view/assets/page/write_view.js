@@ -198,6 +198,7 @@ export class WriteView {
     this.stale = true;
     if (this.looking) return;
     this.looking = true;
+    this.distribution.host.setAttribute("aria-busy", "true");
     try {
       while (this.stale && !session.writing) {
         this.stale = false;
@@ -213,6 +214,7 @@ export class WriteView {
       this.frame.failed(error);
     } finally {
       this.looking = false;
+      this.distribution.host.removeAttribute("aria-busy");
     }
   }
 
