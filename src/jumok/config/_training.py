@@ -171,7 +171,8 @@ class TrainConfig:
     def keeps_mean(self) -> bool:
         """Return True if the run validates and keeps a mean of its newest parameters instead of the last ones.
 
-        It does with a goal, and where a language model reads its text many times (bench/LOG.md).
+        It does with a goal, and for a language model with Muon, which learns a text by heart that it reads several
+        times. Others were not measured (bench/LOG.md, "Few steps").
         """
         return self.stop_at is not None or (self._is_lm_with_muon and self.keep == "best")
 

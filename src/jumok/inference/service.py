@@ -31,16 +31,11 @@ class Counts:
 
     Fields:
         running: texts in slots. waiting: texts without a slot. finished: texts that ended, for whatever reason.
-        written: ids that were drawn. read: ids of prompts that the model read. reused: ids of prompts whose keys and
-        values were there already.
     """
 
     running: int
     waiting: int
     finished: int
-    written: int
-    read: int
-    reused: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,7 +83,7 @@ class Service:
         self._waiting: deque[Submitted] = deque()
         self._cancelled: set[Submitted] = set()
         self._closed = self._at_once = False
-        self._finished = self._written = 0
+        self._finished = 0
         self._running: dict[Continuation, Submitted] = {}  # of the thread alone
         self._thread = threading.Thread(target=self._run, name="jumok engine", daemon=True)
         self._thread.start()
@@ -124,9 +119,6 @@ class Service:
                 running=len(self._running),
                 waiting=len(self._waiting),
                 finished=self._finished,
-                written=self._written,
-                read=self._engine.read,
-                reused=self._engine.reused,
             )
 
     def close(self, *, finish: bool = True, timeout: float | None = None) -> None:
@@ -182,8 +174,6 @@ class Service:
         event = text.take()
         if event is None:
             return
-        with self._changed:
-            self._written += len(event.drawn)
         if event.finish is None:
             _call(submitted, event)
         else:

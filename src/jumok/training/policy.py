@@ -199,7 +199,8 @@ def least_memory(shape: ModelConfig, config: TrainConfig, task: Task[Any]) -> di
     """Return how many bytes a step needs at least.
 
     Returns:
-        "parameters", "gradients", "moments" (one for each parameter) and "kept" (activations for the backward pass).
+        "parameters", "gradients", "moments" (one for each parameter, and its mean if the run keeps one) and "kept"
+        (activations for the backward pass).
     """
     size = 4.0 * count_parameters(shape)
     trained = size if config.lora is None else 0.0  # there are few adapters
@@ -207,7 +208,7 @@ def least_memory(shape: ModelConfig, config: TrainConfig, task: Task[Any]) -> di
     return {
         "parameters": size,
         "gradients": trained,
-        "moments": trained,
+        "moments": trained * (1 + config.keeps_mean),
         "kept": float(NUMBER_BYTES[config.precision] * activations),
     }
 
