@@ -52,6 +52,8 @@ BY_HEART: dict[str, Any] = {
         ("nothing_learned", 3.5, "done", 400, 400, FALLING),
         ("diverged", 2.5, "early stop", 400, 100, RISING),
         ("diverged", 2.5, "done", 400, 100, np.concatenate((FALLING[:200], np.full(200, np.nan)))),
+        ("diverged", 2.5, "done", 400, 100, np.concatenate((FALLING[:200], [np.nan], FALLING[201:]))),
+        ("overfitted", 2.5, "done", 400, 100, np.concatenate((FALLING[:50], [np.nan], FALLING[51:]))),
     ],
 )
 def test_each_verdict(kind: str, nats: float, reason: str, steps: int, lowest: int, losses: Any) -> None:
@@ -62,6 +64,8 @@ def test_each_verdict(kind: str, nats: float, reason: str, steps: int, lowest: i
 def test_a_verdict_without_figures() -> None:
     assert judge({}, BIGRAM, "done", steps=9, lowest=0, losses=FALLING) == "diverged"
     assert judge({}, (), "done", steps=9, lowest=0, losses=FALLING, validates=False) == "unvalidated"
+    failed = judge({}, (), "failed", steps=9, lowest=0, losses=FALLING, validates=False)
+    assert failed == "diverged"  # it was "Nothing was held out", beside the error that the loss was not finite
     assert judge({"loss": 1.0}, BIGRAM, "done", steps=9, lowest=9, losses=FALLING) == "learned"  # nothing to compare
 
 
@@ -115,6 +119,23 @@ def test_by_minutes_the_command_has_minutes(start: Start, monkeypatch: pytest.Mo
     *_, verdict, _ = start(steps=None, minutes=0.01, passes=0.0).run()
     assert verdict.kind == "too_short"
     assert "--minutes" in verdict.command
+
+
+@pytest.mark.parametrize(("later", "kind"), [(1.0, "learned"), (1.1, "overfitted")])
+def test_equal_validations_are_no_overfitting(
+    start: Start, monkeypatch: pytest.MonkeyPatch, later: float, kind: str
+) -> None:
+    """A run with the same reward for every answer had "learned the training part by heart": its first was the best."""
+    trainer = start(steps=8, eval_every=1, sample_tokens=0, patience=0)
+    figures = iter([1.0, *[later] * 20])
+
+    def validate(model: Any, max_tokens: int) -> dict[str, float]:
+        return {"loss": (loss := next(figures)), "nats_per_char": loss, "tokens": 1}
+
+    monkeypatch.setattr(trainer.task, "validate", validate)
+    monkeypatch.setattr(trainer.task, "final", validate)
+    *_, verdict, _ = trainer.run()
+    assert verdict.kind == kind
 
 
 TABLE = from_rows(("text", "label"), [(f"글 {n % 7}", "가" if n % 5 else "나") for n in range(100)])

@@ -65,6 +65,7 @@ def pronounce(
         lowest=lowest,
         losses=_training_losses(run),
         validates=run.task.has_validation,
+        worsened=_has_worsened(run, lowest),
     )
     numbers: dict[str, float] = {"steps": step}
     sentence = SENTENCES[kind]
@@ -93,17 +94,18 @@ def judge(
     lowest: int,
     losses: Sequence[float],
     validates: bool = True,
+    worsened: bool = True,
 ) -> str:
     """Return the kind of a verdict; docs/training.md lists them.
 
     Args:
-        figures, reason: see `pronounce`. baselines: of the task. steps: of the run. lowest: the one with the best
-            validation. losses: of the training steps, NaN where one was not
-            finite. validates: whether anything is held out.
+        figures, reason: see `pronounce`; "failed": losses were not finite. baselines: of the task. steps: of the run.
+            lowest: the one with the best validation. losses: of the training steps, NaN where one was not finite.
+            validates: whether anything is held out. worsened: whether the last validation is worse than the best one.
     """
     if not figures:
-        return "diverged" if validates else "unvalidated"
-    if steps >= FEW and lowest < EARLY * steps:
+        return "diverged" if validates or reason == "failed" else "unvalidated"
+    if worsened and steps >= FEW and lowest < EARLY * steps:
         return "diverged" if _has_risen(losses, steps, lowest) else "overfitted"
     if _behind(figures, baselines):
         return "too_short" if steps < FEWEST_STEPS else "nothing_learned"
@@ -121,21 +123,31 @@ def _training_losses(run: TrainingRun) -> list[float]:
     return [math.nan if event["loss"] is None else event["loss"] for event in steps]
 
 
+def _has_worsened(run: TrainingRun, lowest: int) -> bool:
+    """Return True if the last validation is worse than that of step `lowest`; equal ones say that nothing changed."""
+    events = (event for event in run.folder.logs.metrics() if event["event"] == "eval" and event["step"] >= lowest)
+    found = [run.task.to_minimise(event["figures"]) for event in events]
+    return not found or found[-1] > found[0]
+
+
 def _behind(figures: Mapping[str, float], baselines: Sequence[Baseline]) -> list[Baseline]:
     """Return the baselines that the figures are no better than."""
     return [one for one in baselines if one.figure in figures and not one.is_beaten(figures[one.figure])]
 
 
 def _has_risen(losses: Sequence[float], steps: int, lowest: int) -> bool:
-    """Return True if the training loss is higher at the end than at the best validation; then nothing was memorised."""
+    """Return True if the training loss is higher at the end than at the best validation, or was not finite between.
+
+    Then nothing was memorised.
+    """
     values, width = np.asarray(losses, dtype=float), max(1, int(RECENT * steps))
     at = max(0, len(values) - steps + lowest)
     then, now = values[max(0, at - width) : max(width, at)], values[-width:]
     if len(values) == 0:  # nobody has written them
         return False
-    if np.isnan(now).all():
+    if np.isnan(values[at:]).any():
         return True
-    return not np.isnan(then).all() and bool(np.nanmean(now) > np.nanmean(then))
+    return not np.isnan(then).all() and bool(now.mean() > np.nanmean(then))
 
 
 def _comparison(baseline: Baseline, found: float) -> str:
