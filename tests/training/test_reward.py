@@ -6,7 +6,9 @@ import itertools
 import json
 import math
 import shutil
+import sys
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +29,7 @@ from jumok.training import optim
 from jumok.training.tasks import reward as module
 from jumok.training.tasks.reward import Reward, advantages, divergences
 from jumok.training.trainer import Trainer
-from talking_models import talking
+from talking_models import talking, taught
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore::FutureWarning")]  # of transformers, about peft
 
@@ -59,10 +61,16 @@ def file(folder: Path, source: str = SPACES, name: str = "score.py") -> str:
     return str(folder / name)
 
 
+@cache
+def ending() -> GPT:
+    """A model most of whose answers end by themselves: others have no reward."""
+    return taught(steps=10)
+
+
 def begin(folder: Path, material: Table | None = None, **settings: Any) -> Trainer:
     """Begin a tiny run in folder/run from the model in folder/init, which is made if it is not there."""
     if not (folder / "init").exists():
-        jumok.save(talking(), folder / "init")
+        jumok.save(ending(), folder / "init")
     out = settings.pop("out", "run")
     given = {**SETTINGS, **settings}
     return Trainer.start(folder / out, material or table(), **given, init=folder / "init", device="cpu")
@@ -82,6 +90,29 @@ def test_advantages() -> None:
     deviation = (3 / 16) ** 0.5
     expected = [[0.75 / deviation, *[-0.25 / deviation] * 3], [1, -1, 1, -1], [0, 0, 0, 0]]
     torch.testing.assert_close(found, torch.tensor(expected, dtype=torch.float64))
+
+
+@pytest.mark.parametrize("scale", [1e-9, 1.0, 1e9])
+def test_rewards_that_differ_by_rounding_are_equal(scale: float) -> None:
+    """0.1 + 0.1 + 0.1 beside 0.3 gave -1.07 to seven of eight answers, a gradient norm of 2, and a loss of NaN."""
+    noise = [0.1 + 0.1 + 0.1] * 7 + [0.3]
+    float32 = [float(torch.tensor(0.7) + torch.tensor(0.2)), 0.9, 0.9, 0.9, *[0.9] * 4]
+    assert len(set(noise)) == len(set(float32)) == 2
+    found = advantages(torch.tensor([noise, float32], dtype=torch.float64) * scale)
+    assert not found.any()
+
+
+def test_what_is_left_of_a_sum_is_no_reward() -> None:
+    found = advantages(torch.tensor([[0.1 + 0.2 - 0.3, 0.0, 0.0, 0.0]], dtype=torch.float64))
+    assert not found.any()
+
+
+@pytest.mark.parametrize("scale", [1e-6, 1.0, 1e9])
+def test_small_differences_of_rewards_count_fully(scale: float) -> None:
+    """An epsilon in the denominator, as others have, would leave a hundredth of the first ones."""
+    rewards = torch.tensor([[3.0, 1, 3, 1], [1.0001, 1, 1.0001, 1]], dtype=torch.float64) * scale
+    expected = torch.tensor([[1.0, -1, 1, -1]] * 2, dtype=torch.float64)
+    torch.testing.assert_close(advantages(rewards), expected, atol=1e-9, rtol=0)
 
 
 def test_a_bandit_whose_gradient_is_known() -> None:
@@ -127,7 +158,7 @@ def test_the_gradient_is_the_sum_of_the_paper(tmp_path: Path, kl_weight: float, 
     assert model.tokenizer.chat is not None
     total, tokens, kept = torch.zeros((), dtype=torch.float64), 0, set()
     for question, group, rewards in zip(asked.questions, asked.groups, asked.rewards, strict=True):
-        assert [SPACE(answer.text) for answer in group] == rewards.tolist()
+        assert [SPACE(answer.text) * (answer.finish == "stop") for answer in group] == rewards.tolist()
         equal = len(set(rewards.tolist())) == 1
         if equal and not kl_weight:
             continue
@@ -197,19 +228,24 @@ def test_the_divergence_is_zero_at_the_beginning(tmp_path: Path) -> None:
 
 
 def test_groups_of_equal_rewards_change_nothing(tmp_path: Path) -> None:
-    trainer = begin(tmp_path, reward=file(tmp_path, "def reward(messages, answer):\n    return 0.1\n"), steps=2)
+    trainer = begin(tmp_path, reward=file(tmp_path, "def reward(messages, answer):\n    return -0.1\n"), steps=2)
     before = {name: tensor.clone() for name, tensor in parameters_of(trainer.model).items()}
     steps = [event for event in trainer.run() if isinstance(event, Step)]
     assert [step.figures["groups_kept"] for step in steps] == [0, 0]
     assert all(torch.equal(tensor, before[name]) for name, tensor in parameters_of(trainer.model).items())
 
 
-def test_an_answer_that_did_not_end_passes_nothing(tmp_path: Path) -> None:
-    """A pattern that any text matches would reward talking on and on."""
-    task, model = parts_of(begin(tmp_path, reward="re:.*"))
+ONE = "def reward(messages, answer):\n    return 1.0\n"
+MINUS = "def reward(messages, answer):\n    return -2.0\n"
+
+
+@pytest.mark.parametrize(("kind", "ended", "cut"), [("re:.*", 1.0, 0.0), (ONE, 1.0, 0.0), (MINUS, -2.0, -2.0)])
+def test_an_answer_that_did_not_end_is_not_rewarded(tmp_path: Path, kind: str, ended: float, cut: float) -> None:
+    """A pattern that any text matches would reward talking on and on; a file did, against docs/conversations.md."""
+    task, model = parts_of(begin(tmp_path, reward=kind if kind.startswith("re:") else file(tmp_path, kind)))
     found = task._ask(model, task.questions[:20], seed=1)
     ends = [answer.finish == "stop" for group in found.groups for answer in group]
-    assert found.rewards.flatten().tolist() == [float(ended) for ended in ends]
+    assert found.rewards.flatten().tolist() == [ended if end else cut for end in ends]
     assert 0 < sum(ends) < len(ends)
 
 
@@ -221,8 +257,39 @@ def test_a_reward_sees_the_conversation(tmp_path: Path) -> None:
         "    return True\n"
     )
     task, model = parts_of(begin(tmp_path, reward=file(tmp_path, source)))
-    assert task._ask(model, task.questions[:2], seed=1).rewards.tolist() == [[1.0] * 4] * 2
+    assert {*task._ask(model, task.questions[:9], seed=1).rewards.flatten().tolist()} == {0.0, 1.0}
     assert task.questions[0].before
+
+
+@pytest.mark.parametrize(
+    "value", ["np.float32(0.5)", "np.float64(0.5)", "np.bool_(True)", "True", "torch.tensor([0.5])", "np.array(0.5)"]
+)
+def test_numbers_of_numpy_and_torch_are_numbers(tmp_path: Path, value: str) -> None:
+    source = f"import numpy as np\nimport torch\n\n\ndef reward(messages, answer):\n    return {value}\n"
+    task, model = parts_of(begin(tmp_path, reward=file(tmp_path, source)))
+    found = {*task._ask(model, task.questions[:9], seed=1).rewards.flatten().tolist()}
+    assert found == {0.0, 1.0 if "True" in value else 0.5}
+
+
+def test_modules_beside_a_reward_file(tmp_path: Path) -> None:
+    """They are imported as beside a script, also late, and are neither mixed up nor left where others import."""
+    path, modules = [*sys.path], {*sys.modules}
+    source = (
+        "from pairs.weights import WEIGHT\n\n\ndef reward(messages, answer):\n"
+        "    import scoring\n    assert WEIGHT == scoring.weights()\n    return WEIGHT * len(answer)\n"
+    )
+    for folder, weight in ((tmp_path / "one", 1.0), (tmp_path / "two", 2.0)):
+        (folder / "pairs").mkdir(parents=True)
+        file(folder, "", "pairs/__init__.py"), file(folder, f"WEIGHT = {weight}\n", "pairs/weights.py")
+        file(folder, "def weights():\n    from pairs import weights\n    return weights.WEIGHT\n", "scoring.py")
+        task, model = parts_of(begin(folder, reward=file(folder, source)))
+        found = task._ask(model, task.questions[:9], seed=1)
+        assert found.rewards.flatten().tolist() == [
+            weight * len(answer.text) * (answer.finish == "stop") for group in found.groups for answer in group
+        ]
+        assert task.data["reward_modules"].keys() == {"pairs", "pairs.weights"}
+    assert sys.path == path
+    assert not {"pairs", "pairs.weights", "scoring"} & ({*sys.modules} - modules)
 
 
 # --- runs -------------------------------------------------------------------------------------------------------------
@@ -333,6 +400,9 @@ def test_wrong_settings(tmp_path: Path, settings: dict[str, Any], error: type[Ex
         ("def reward(messages, answer):\n    return float('nan')", "the result was nan"),
         ("def reward(messages, answer):\n    return 'good'", "the result was 'good'"),
         ("def reward(messages, answer):\n    return None", "the result was None"),
+        ("import torch\ndef reward(messages, answer):\n    return torch.ones(2)", "2 elements cannot be converted"),
+        ("def reward(messages, answer):\n    return 10**400", "OverflowError"),
+        ("import gone_module", "No module named 'gone_module'"),
         ("def reward(messages, answer):\n    return 1 / 0", "ZeroDivisionError"),
         ("def reward(answer):\n    return 1", "TypeError"),
     ],
@@ -377,8 +447,49 @@ def test_a_reward_that_fails_later_leaves_a_run_to_go_on_from(tmp_path: Path) ->
     assert steps > 1
     again = Trainer.resume(tmp_path / "run", reward=file(tmp_path, source), device="cpu")
     assert again.clock.step == steps
+    assert not again.notices
     again.close()
     assert isinstance(jumok.load(tmp_path / "run"), GPT)
+
+
+def test_a_corrected_reward_file_goes_on(tmp_path: Path) -> None:
+    """It was refused: "late.py is not what this run began to reward, which was late.py". Figures are of one file."""
+    late = "calls = 0\n\n\ndef reward(messages, answer):\n    global calls\n    calls += 1\n"
+    file(tmp_path, f"{late}    return 0.5 if calls < 80 else None\n")
+    trainer = begin(tmp_path, reward=str(tmp_path / "score.py"), steps=12, eval_every=1)
+    with pytest.raises(JumokError, match="goes on with the corrected file"):
+        list(trainer.run())
+    trainer.close()
+    config, path = tmp_path / "run" / "config.json", file(tmp_path, SPACES)
+    before = json.loads(config.read_text(encoding="utf-8"))["data"]
+    trainer = Trainer.resume(tmp_path / "run", reward=path, device="cpu")
+    assert any("score.py is not as it was" in notice for notice in trainer.notices)
+    trainer.close()  # it is found once
+    data = json.loads(config.read_text(encoding="utf-8"))["data"]
+    [changed] = data["before"]
+    assert changed["until_step"] == trainer.clock.step > 0
+    assert {name: changed[name] for name in before if name in changed} == {
+        name: before[name] for name in ("reward_sha256", "reward_modules", "baselines")
+    }
+    assert data["baselines"] != before["baselines"]
+    assert data["baselines"] == parts_of(begin(tmp_path, out="other", reward=path))[0].data["baselines"]
+    trainer = Trainer.resume(tmp_path / "run", reward=path, device="cpu")
+    assert not trainer.notices
+    events = list(trainer.run())
+    first = only(events, Eval)[0]
+    assert first.best  # though 0.5 was more
+    assert only(events, Finish)[0].figures["reward"] < 0.5
+
+
+def test_a_corrected_module_is_a_corrected_reward(tmp_path: Path) -> None:
+    file(tmp_path, "WEIGHT = 1.0\n", "weights.py")
+    path = file(tmp_path, "import weights\n\n\ndef reward(messages, answer):\n    return weights.WEIGHT\n")
+    run_until(begin(tmp_path, reward=path), 2)
+    file(tmp_path, "WEIGHT = 20.0\n", "weights.py")
+    trainer = Trainer.resume(tmp_path / "run", reward=path, device="cpu")
+    assert any("is not as it was" in notice for notice in trainer.notices)
+    task, model = parts_of(trainer)
+    assert {*task._ask(model, task.questions[:9], seed=1).rewards.flatten().tolist()} == {0.0, 20.0}
 
 
 def test_a_file_is_run_only_where_it_is_named(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from jumok.runs.checkpoints import Checkpoint
 from jumok.runs.folder import RunFolder
 from jumok.text import Table, Text
 from jumok.training.checkpoint import LOGS, cut_logs, restore_checkpoint
+from jumok.training.loop import Loop
 from jumok.training.parallel import ProcessGroup
 from jumok.training.policy import slow_precision
 from jumok.training.run import TrainingRun
@@ -61,7 +62,8 @@ def resume(
         saved, run.history.notices = folder.checkpoints.newest()
         goes_back = _place(run, record, saved)
         if run.history.result is None:
-            run.begin_task(by_name)
+            if changed := run.begin_task(by_name):
+                _change(run, record.data, changed)
             run.history.notices += slow_precision(config, device)
         moved = differences(record.machine, machine)
         if moved and run.history.result is None:
@@ -75,6 +77,20 @@ def resume(
             )
         run.lock = held.pop_all()
     return run, saved.files if saved is not None and goes_back else ()
+
+
+def _change(run: TrainingRun, data: dict[str, Any], changed: Mapping[str, Any]) -> None:
+    """Record that a run is judged by something else from now on; what it had found best was so by what was before.
+
+    The state comes first: without it the change is found once more.
+    """
+    step = run.history.numbers.get("step", 0)
+    run.history.numbers |= {"best": None, "best_metrics": {}, "lowest": None, "worse": 0, "validated": -1}
+    run.history.notices.append(run.task.changed)
+    Loop(run).checkpoint.save()
+    before = {"until_step": step, **{name: data.get(name) for name in changed}}
+    data |= {**changed, "before": [*data.get("before", ()), before]}
+    run.folder.write_config({**run.folder.read_config(), "data": data, "metrics": {}})
 
 
 def _place(run: TrainingRun, record: RunRecord, saved: Checkpoint | None) -> bool:

@@ -12,8 +12,8 @@ would cost less in a long one (https://arxiv.org/abs/2503.20783). With `kl_weigh
 the run began with (the reference) is added, estimated for each token as r - log r - 1, where r is its probability there
 divided by the one here.
 
-A group whose rewards are all equal has no advantage, and takes part in the update only with `kl_weight`, which keeps
-the model near the reference where its answers are right already.
+A group whose rewards are all equal, up to rounding, has no advantage, and takes part in the update only with
+`kl_weight`, which keeps the model near the reference where its answers are right already.
 """
 
 from __future__ import annotations
@@ -51,18 +51,26 @@ from jumok.training.tasks.answers import (
 )
 from jumok.training.tasks.chat import HELD_OUT, Chat
 from jumok.training.tasks.material import Material
-from jumok.training.tasks.rewards import CHECKS, RewardFunction, identity_of, is_file, reward_of
+from jumok.training.tasks.rewards import CHECKS, RewardFunction, identity_of, is_file, is_same_file, reward_of
 from jumok.training.tasks.stored_rows import Row, read_cells
 from jumok.training.tasks.task import Baseline, Goal
 
 ANSWERED = 256  # held-out questions that a validation answers, at most
 ANSWERED_AT_THE_END = 1024
 DIVERGENCE_ROWS = 16  # answers of a step by which its divergence from the reference is told
+# Rewards are equal that differ by less than a millionth of the largest of their group, several roundings of float32;
+# or by less than what is left of rounding where a sum cancels out.
+EQUAL, EQUAL_TO_ZERO = 1e-6, 1e-12
 
 
 def advantages(rewards: Tensor) -> Tensor:
-    """Return how much better each reward is than the others of its group, (P, G) -> (P, G), 0 where all are equal."""
-    differ = (rewards != rewards[:, :1]).any(dim=1, keepdim=True)  # (P, 1)
+    """Return how much better each reward is than the others of its group, (P, G) -> (P, G), 0 where all are equal.
+
+    Rewards that differ by rounding are equal: divided by their deviation, rounding would count as much as a reward of 1
+    beside one of 0. Nothing is added to the deviation, so that small rewards count as much as large ones.
+    """
+    spread = rewards.amax(dim=1, keepdim=True) - rewards.amin(dim=1, keepdim=True)  # (P, 1)
+    differ = spread > (EQUAL * rewards.abs().amax(dim=1, keepdim=True)).clamp(min=EQUAL_TO_ZERO)
     deviation = rewards.std(dim=1, correction=0, keepdim=True)
     return torch.where(differ, (rewards - rewards.mean(dim=1, keepdim=True)) / deviation, 0.0)
 
@@ -139,7 +147,7 @@ class Reward(JudgesAnswers, Chat):
 
         The Python file of a reward is run only where this launch names it: config.json may be a stranger's.
         """
-        self.reward, rewards = self._read_reward(named.get("reward"))
+        self.reward, identity = self._read_reward(named.get("reward"))
         tensors, recorded = self.stored_reference(
             lambda: {name: tensor.cpu() for name, tensor in parameters_of(model).items()}
         )
@@ -148,14 +156,23 @@ class Reward(JudgesAnswers, Chat):
         assert isinstance(reference, GPT)
         restore_parameters(reference, tensors, where=REFERENCE)
         self.reference = reference.to(model.token_embedding.weight.device).eval().requires_grad_(False)
+        self.reference.tokenizer = self.tokenizer
         if not recorded:
-            return {}
+            if all(self.data.get(name, {}) == value for name, value in identity.items()):
+                return {}
+            self.changed = tr(
+                "{file} is not as it was: from here on its rewards are those of the corrected file. The reward of the "
+                "model that the run began with is measured anew, and the best parameters are chosen anew.",
+                file=named["reward"],
+            )
         report(tr("answering with the model to begin with"))
-        baselines = self._answered(model, ANSWERED_AT_THE_END) if self.asked else {}
-        return {**recorded, "reward_sha256": rewards, "baselines": baselines}
+        baselines = self._answered(self.reference, ANSWERED_AT_THE_END) if self.asked else {}
+        return {**recorded, **identity, "baselines": baselines}
 
-    def _read_reward(self, named: str | None) -> tuple[RewardFunction, str]:
-        """Return the function that rewards answers, and the SHA-256 of what decides.
+    def _read_reward(self, named: str | None) -> tuple[RewardFunction, dict[str, Any]]:
+        """Return the function that rewards answers, and what config.json records of it.
+
+        A file may be corrected; another name and another content are another reward.
 
         Args:
             named: the setting as this launch has given it.
@@ -170,17 +187,18 @@ class Reward(JudgesAnswers, Chat):
                 "{recorded}}.",
                 recorded=recorded,
             )
-        given = named or recorded
-        found = identity_of(given)
-        if known not in (None, found):
+        setting = named or recorded
+        sha256 = identity_of(setting)
+        if known not in (None, sha256) and not is_same_file(setting, recorded):
             raise ResumeError(
                 "{given} is not what this run began to reward, which was {recorded}. Give that, or start a new run "
                 "with {--init {run}}.",
-                given=given,
+                given=setting,
                 recorded=recorded,
                 run=self.folder.path,
             )
-        return reward_of(given), found
+        function, modules = reward_of(setting)
+        return function, {"reward_sha256": sha256, "reward_modules": modules}
 
     # --- a step -------------------------------------------------------------------------------------------------------
 

@@ -111,6 +111,7 @@ class Task(ABC, Generic[M]):
     fixed_shapes: ClassVar[bool]  # all batches have the same shape, so that compiling pays
 
     data: Mapping[str, Any]
+    changed: str = ""  # a message for the user, if `begin` has changed what a resumed run is judged by
     tokens_per_batch: int
     validation_tokens: int
     batches: Any  # the rows of each batch
@@ -197,7 +198,7 @@ class Task(ABC, Generic[M]):
             report: called with what is being done.
 
         Returns:
-            what config.json records of it.
+            what config.json records of it; of a resumed run only what differs, and then `changed` says so.
 
         Raises:
             ResumeError, RunError: what a resumed run needs was not given, differs or is damaged.
