@@ -44,6 +44,15 @@ def metaspace() -> HFTokenizer:
     return pipeline
 
 
+def random(tokenizer: Tokenizer, **config: Any) -> GPT:
+    """A random GPT with a tokenizer."""
+    torch.manual_seed(0)
+    sizes = {"n_layer": 1, "n_head": 2, "n_embd": 32, "context_length": 128, "vocab_size": tokenizer.vocab_size}
+    model = build(GPTConfig(**{**sizes, **config})).eval()
+    model.tokenizer = tokenizer
+    return model
+
+
 def talking(special: Sequence[str] = TOKENS, template: str | None = TEMPLATE, seed: int = 0, **config: Any) -> GPT:
     """A random GPT with a chat template."""
     content = json.loads(train_tokenizer(TEXT, "char").to_json())

@@ -23,7 +23,7 @@ from jumok.serve.app import create_app
 from jumok.serve.run_folders import RunFolders
 from jumok.serve.served_models import ServedModels
 from jumok.serve.settings import ServeSettings
-from jumok.tokenizers import Tokenizer
+from jumok.tokenizers import Tokenizer, with_chat
 from tokenizers import AddedToken, decoders, models, normalizers, processors
 from tokenizers import Tokenizer as HFTokenizer
 
@@ -83,6 +83,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     found = {
         "chat": saved(folder / "chat", GPTConfig, sentencepiece(), bos_id=1),
         "plain": saved(folder / "plain", GPTConfig, plain),
+        "turns": saved(folder / "turns", GPTConfig, with_chat(plain)),
         "pairs": saved(folder / "pairs", EncoderDecoderConfig, marked, **forced),
         "unmarked": saved(folder / "unmarked", EncoderDecoderConfig, marked, **{**forced, "pad_id": 271}),
     }
@@ -199,6 +200,29 @@ def test_offsets_count_characters_of_the_text(post: Callable[..., Any], echo: bo
     for token, offset in zip(tokens, offsets, strict=True):
         if token not in ("▁",) and not token.startswith("<"):
             assert text[offset] == token
+
+
+def test_a_prompt_that_is_a_chat_already_has_its_tokens(post: Callable[..., Any], runs: dict[str, Any]) -> None:
+    """It was spelled in letters, so clients that write the template themselves got an answer to something else."""
+    chat = [{"role": "user", "content": "나는?"}]
+    template = runs["turns"].tokenizer.chat
+    text, ids = template.render(chat), template.encode(chat)
+    assert post("/v1/tokenize", model="turns", input=text)["ids"] == ids
+    how = {"model": "turns", "max_tokens": 4, "temperature": 0, "logprobs": 1, "echo": True}
+    first, other = (post("/v1/completions", prompt=prompt, **how) for prompt in (text, ids))
+    assert first["usage"] == other["usage"]
+    assert first["usage"]["prompt_tokens"] == len(ids)
+    assert first["choices"] == other["choices"]
+    [choice] = first["choices"]
+    assert choice["text"].startswith(text)
+    found = choice["logprobs"]
+    for token, offset in zip(found["tokens"][: len(ids)], found["text_offset"], strict=False):
+        assert text[offset:].startswith(token)
+    spelled = post("/v1/tokenize", model="plain", input=text)
+    assert spelled["count"] == len(text)
+    message = [{"role": "user", "content": text}]
+    asked = post("/v1/chat/completions", model="turns", messages=message, max_tokens=1)
+    assert asked["usage"]["prompt_tokens"] == len(text) + len(ids) - len("나는?")
 
 
 # --- null -------------------------------------------------------------------------------------------------------------

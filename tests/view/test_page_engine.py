@@ -25,7 +25,7 @@ from jumok.inference.generate import generate
 from jumok.inference.sampling import Sampling, filtered
 from jumok.models import Model, build
 from jumok.models.special_ids import SPECIAL_TOKENS
-from jumok.tokenizers import Tokenizer, train_tokenizer
+from jumok.tokenizers import Tokenizer, train_tokenizer, with_chat
 from jumok.view.model_page import ModelPage, packed_parameters, rounded
 from jumok.view.schema import to_json
 from jumok.view.trace import trace
@@ -86,6 +86,22 @@ def test_greedy_text_is_that_of_pytorch(kind: str, family: str) -> None:
     text = "".join(event["added"] for event in written["events"]) + written["found"]["rest"]
     assert text == expected.text
     assert written["found"]["ended"] == "length"
+
+
+@pytest.mark.parametrize("kind", ["char", "jamo", "bpe"])
+def test_a_prompt_with_special_tokens_is_read_and_shown_as_typed(kind: str) -> None:
+    """A chat that a template had written was spelled in letters; read as tokens, it would vanish from the text."""
+    plain = tokenizer_of(kind, ("[MASK]",))
+    texts = ["<|user|>\n안녕<|end|>\n<|assistant|>\n", "[MASK]", "가[MASK]", "나<think></think>", PROMPT, "<|user|"]
+    for tokenizer in (plain, with_chat(plain)):
+        model = model_of(GPTConfig, tokenizer)
+        names = {token: name for name, token in tokenizer.special_tokens.items()}
+        for text, read in zip(texts, ask(model, *(("encode", one) for one in texts)), strict=True):
+            found = read["found"]
+            assert found["ids"] == tokenizer.encode_prompt(text).tolist()
+            assert found["text"] == text
+            for one in found["pieces"]:
+                assert text[one["start"] : one["end"]] == names.get(one["id"], text[one["start"] : one["end"]])
 
 
 def test_the_distribution_of_the_next_token_is_that_of_pytorch() -> None:

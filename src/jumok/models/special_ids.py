@@ -140,10 +140,12 @@ def pad_id(tokenizer: Tokenizer) -> int:
 def prompt_ids(config: GPTConfig, tokenizer: Tokenizer, text: str) -> list[int]:
     """Return the ids that a GPT continues: those of the text, after the ids before each text.
 
+    The text may be a chat that a template has written; see `Tokenizer.encode_prompt`.
+
     Raises:
         TokenizerError: the text is empty, and there is no id to begin with.
     """
-    ids = [*frame_of(config, tokenizer).before, *tokenizer.encode(text).tolist()]
+    ids = [*frame_of(config, tokenizer).before, *tokenizer.encode_prompt(text).tolist()]
     return ids or list(start_ids(config, tokenizer))
 
 

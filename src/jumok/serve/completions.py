@@ -71,7 +71,7 @@ def read_prompts(served: ServedModel, body: CompletionBody, settings: ServeSetti
         require_short("prompt", len(given), settings)
         if isinstance(given, str):
             before = frame_of(model.config, tokenizer).before
-            prompts.append(Prompt(given, [*before, *tokenizer.encode(given).tolist()], len(before)))
+            prompts.append(Prompt(given, [*before, *tokenizer.encode_prompt(given).tolist()], len(before)))
         else:
             require_known(given, tokenizer, "prompt")
             prompts.append(Prompt(tokenizer.decode(given), given))

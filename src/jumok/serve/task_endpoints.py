@@ -112,10 +112,11 @@ def fill(served: ServedModel, body: FillMaskBody, settings: ServeSettings) -> st
 
 
 def tokenize(served: ServedModel, body: TokenizeBody, settings: ServeSettings) -> str:
-    """Return the ids of a text, and each as text; see `token_name`."""
+    """Return the ids of a text, and each as text; see `token_name`. That of a model that writes is read as a prompt."""
     require_short("input", len(body.input), settings)
     tokenizer = require_tokenizer(served.model)
-    ids = tokenizer.encode(body.input).tolist()
+    encode = tokenizer.encode_prompt if served.task == "lm" else tokenizer.encode
+    ids = encode(body.input).tolist()
     names = [token_name(tokenizer, one) for one in ids]
     return to_json({"model": served.name, "ids": ids, "tokens": names, "count": len(ids)})
 

@@ -57,11 +57,11 @@ class Tokenizer:
     - The ids are those of `transformers.PreTrainedTokenizerFast(tokenizer_file=...)`, except for characters of the
       newest scripts, for which its Unicode tables can differ from those of Python.
     - Its decoded text is the same, except that `jamo` is decomposed (NFD) there.
-    - A special token in the text, such as "[MASK]", is encoded as ordinary characters. transformers encodes it as the
-      special token unless `split_special_tokens=True`.
+    - `encode` reads a special token in the text, such as "[MASK]", as ordinary characters, `encode_prompt` as the token
+      if the tokenizer has a chat template. Exports say the same: `split_special_tokens` is true without a template.
 
-    All other tokenizers have the kind "other". Their encoding can lose characters. `encode` adds no special tokens and
-    does not truncate or pad, whatever the file specifies.
+    All other tokenizers have the kind "other". Their encoding can lose characters, and reads special tokens in a text
+    as tokens. `encode` adds no special tokens and does not truncate or pad, whatever the file specifies.
 
     Attributes:
         kind: "char", "jamo", "bpe" or "other"; recognised from the pipeline.
@@ -238,6 +238,28 @@ class Tokenizer:
         if self.kind == "bpe":
             return self._run(recut(slices(nfc(text), _BPE_SLICE), _pipeline.last_cut))
         return self._run([text])
+
+    def encode_prompt(self, text: str) -> Ids:
+        """Return the ids of a prompt, which may be a chat that a template has written already.
+
+        With a chat template the special tokens in the text become their ids, as in `transformers` and llama.cpp.
+        Without one, the ids are those of `encode`.
+
+        Raises TokenizerError as `encode`.
+        """
+        if self.kind == "other" or not self.chat_templates:
+            return self.encode(text)
+        _pipeline.require_utf8(text)
+        parts = (
+            self.encode(part) if i % 2 == 0 else np.array([self.special_tokens[part]], self.dtype)
+            for i, part in enumerate(self._special_pattern.split(text))
+        )
+        return np.concatenate([*parts])
+
+    @cached_property
+    def _special_pattern(self) -> re.Pattern[str]:
+        longest_first = sorted(self.special_tokens, key=len, reverse=True)
+        return re.compile("(" + ("|".join(map(re.escape, longest_first)) or "(?!)") + ")")
 
     def encode_chunks(self, chunks: Iterable[str]) -> Iterator[Ids]:
         """Encode a text given in chunks; only a few chunks are held in memory.

@@ -99,7 +99,8 @@ def model_input(
 
 def _read_by_gpt(model: GPT, text: str, tokens: int, sampling: Sampling, seed: int | None) -> ModelInput:
     tokenizer = require_tokenizer(model)
-    ids: list[int] = tokenizer.encode(text).tolist()
+    reads = tokenizer.encode if model.config.labels else tokenizer.encode_prompt
+    ids: list[int] = reads(text).tolist()
     if not ids and not tokens:
         raise _empty(tr("text"), tr(" or ask for tokens, which then begin as after a newline"))
     notes = _lost(tokenizer, ids)

@@ -135,13 +135,14 @@ def _ids_around(model: Model, tokenizer: Tokenizer) -> dict[str, Any]:
 
 def describe(model: Model) -> dict[str, Any]:
     """Return what a page says about its model, as in the type About of `assets/page/engine_types.d.ts`."""
-    facts, labels = model_facts(model), list(getattr(model.config, "labels", ()))
+    facts, labels, tokenizer = model_facts(model), list(getattr(model.config, "labels", ())), require_tokenizer(model)
     greedy = facts["kind"] == "encoder-decoder"
     return {
         **facts,
         "kind": "classifier" if labels else facts["kind"],
         "labels": labels,
-        "tokenizer": require_tokenizer(model).kind,
+        "tokenizer": tokenizer.kind,
+        "prompt_tokens": tokenizer.kind == "other" or bool(tokenizer.chat_templates),
         "task": task_of(model.config),
         "chat": chat_of(model),
         "sampling": {"temperature": 0.0 if greedy else Sampling().temperature, "top_k": 0, "top_p": 1.0},

@@ -57,14 +57,16 @@ export class LocalEngine {
 
   /** @param {string} text */
   async encode(text) {
-    let ids = this.filling ? this.filling.draft(text).ids : this.tokenizer.encode(text);
+    const ordinary = this.writing ? !this.about.prompt_tokens : undefined;
+    let ids = this.filling ? this.filling.draft(text).ids : this.tokenizer.encode(text, ordinary);
     if (!ids.length && this.writing) ids = [...this.model.config.start];
     return this.spell(ids);
   }
 
   /** @param {number[]} ids */
   async spell(ids) {
-    const { text: characters, places } = this.reader.places(ids);
+    // What is written stands in a text that is edited and read again, so its special tokens are shown.
+    const { text: characters, places } = this.reader.places(ids, this.writing !== null);
     const units = [0]; // the UTF-16 units before each character
     for (const character of characters) units.push(units[units.length - 1] + character.length);
     const pieces = ids.map((id, i) => ({

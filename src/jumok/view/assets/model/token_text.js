@@ -46,10 +46,10 @@ export class TokenNames {
   }
 
   /**
-   * The characters that ids spell, without special tokens, and for each id the characters that it is a part of.
-   * @param {number[]} ids
+   * The characters that ids spell, and for each id the characters that it is a part of.
+   * @param {number[]} ids @param {boolean} [shown] special tokens have characters, too
    */
-  places(ids) {
+  places(ids, shown = false) {
     /** @type {string[]} */
     const text = [];
     /** @type {Place[]} */
@@ -60,8 +60,13 @@ export class TokenNames {
       let to = from + 1;
       while (to < ids.length && specialIds.has(ids[to]) === special) to += 1;
       const part = ids.slice(from, to);
-      if (special) part.forEach(() => places.push([text.length, text.length]));
-      else {
+      if (special) {
+        for (const id of part) {
+          const start = text.length;
+          if (shown) text.push(...this.tokenizer.tokens[id]);
+          places.push([start, text.length]);
+        }
+      } else {
         const spelled = this._spelled(part);
         const offset = text.length;
         for (const [start, stop] of spelled.places) places.push([offset + start, offset + stop]);

@@ -54,8 +54,7 @@ function partsOf(json) {
 export class Tokenizer {
   /**
    * @param {any} json the content of tokenizer.json.
-   * @param {Kind} kind as `Tokenizer.kind` in Python. A special token in the text, such as "[MASK]", is ordinary
-   * characters unless it is "other".
+   * @param {Kind} kind as `Tokenizer.kind` in Python.
    */
   constructor(json, kind) {
     this.kind = kind;
@@ -87,7 +86,7 @@ export class Tokenizer {
     this.wholes = json.model.ignore_merges ? new Map([...vocab].filter(([, id]) => !whole.has(id))) : null;
     /** @type {{pattern: RegExp | null, prefix: boolean}[]} */
     this.cuts = partsOf(json.pre_tokenizer).map(cutOf);
-    this.added = kind === "other" ? [...added].sort((a, b) => b.content.length - a.content.length) : [];
+    this.added = [...added].sort((a, b) => b.content.length - a.content.length);
   }
 
   /** @param {string} token @param {boolean} whole whether it is written as it is @returns {Uint8Array} */
@@ -100,11 +99,13 @@ export class Tokenizer {
   }
 
   /**
-   * The ids of a text, without special tokens.
-   * @param {string} text @param {boolean} [ordinary] added tokens in the text are ordinary text for every kind
+   * The ids of a text, without special tokens around it.
+   * @param {string} text
+   * @param {boolean} [ordinary] added tokens in the text, such as "[MASK]", are ordinary characters; in a prompt that
+   * depends on the model, see `Tokenizer.encode_prompt` in Python.
    * @returns {number[]}
    */
-  encode(text, ordinary = false) {
+  encode(text, ordinary = this.kind !== "other") {
     const at = loneSurrogate(text);
     if (at >= 0) throw new EngineError("engine.surrogate", { position: at });
     /** @type {number[]} */
@@ -122,7 +123,7 @@ export class Tokenizer {
   }
 
   /**
-   * The parts of a text between added tokens, which only the kind "other" reads in a text.
+   * The parts of a text between added tokens.
    * @param {string} text @returns {{part: string, id: number | null}[]}
    */
   _outside(text) {

@@ -36,6 +36,7 @@ export interface About {
   parameters: number;
   labels: string[];
   tokenizer: "char" | "jamo" | "bpe" | "other";
+  prompt_tokens: boolean; // whether special tokens in a prompt are read as tokens
   task: string;
   sampling: Sampling;
   chat: Record<string, number> | null; // ids of the special tokens; null: the model has not the chat template of jumok
