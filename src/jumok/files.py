@@ -10,6 +10,7 @@ import hashlib
 import json
 import os
 import stat
+import unicodedata
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -20,10 +21,30 @@ from jumok.memory import bytes_of
 from jumok.messages import tr
 
 
+def on_disk(path: str | os.PathLike[str]) -> Path:
+    """Return a path as the disk spells it: macOS separates the letters of a syllable in names (NFD).
+
+    Whatever a person names passes through here. Each part that is there as it is stays so; otherwise it becomes the
+    entry whose name differs only in its normal form, if there is one.
+    """
+    path = Path(path)
+    if str(path).isascii() or os.path.lexists(path):
+        return path
+    found = Path(path.anchor)
+    for part in path.parts[bool(path.anchor) :]:
+        if not part.isascii() and not os.path.lexists(found / part):
+            composed = unicodedata.normalize("NFC", part)
+            with suppress(OSError, ValueError):  # there is no such folder, or it cannot be listed
+                alike = (name for name in os.listdir(found) if unicodedata.normalize("NFC", name) == composed)
+                part = min(alike, default=part)
+        found /= part
+    return found
+
+
 def cache_folder() -> Path:
     """Return the folder for downloads: $JUMOK_CACHE, or the cache folder of the platform."""
     if chosen := os.environ.get("JUMOK_CACHE"):
-        return Path(chosen)
+        return on_disk(chosen)
     from platformdirs import user_cache_path  # slow to import, as others below
 
     return user_cache_path("jumok")
@@ -61,7 +82,7 @@ def require_writable(path: str | os.PathLike[str], example: str = "page.html") -
     Raises:
         ConfigError: it is a folder, or its folder is not there.
     """
-    path = Path(path)
+    path = on_disk(path)
     if os.path.isdir(path):  # Path.is_dir raises for a name that is too long
         raise ConfigError(
             "cannot write {path}: it is a folder. Name a file in it: {file}.", path=path, file=path / example

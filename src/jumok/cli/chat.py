@@ -23,7 +23,7 @@ from jumok.cli.console.output import print_json, say, write
 from jumok.cli.native_step import build_native_step
 from jumok.config import require_count
 from jumok.errors import ConfigError, JumokError, TextError
-from jumok.files import write_atomic, writing
+from jumok.files import on_disk, write_atomic, writing
 from jumok.messages import did_you_mean, message, tr
 from jumok.processors import import_numpy
 
@@ -196,7 +196,7 @@ class Conversation:
         elif name == "/think" and rest in ("on", "off"):
             self._thinks = rest == "on"
         elif name == "/save" and rest:
-            self._save(Path(rest).expanduser())
+            self._save(on_disk(Path(rest).expanduser()))
         elif name == "/undo" and self._turns:
             say(tr("Taken back: {text}", text=self._turns[-2]["content"][:80]), quiet=self._quiet)
             del self._turns[-2:]

@@ -12,6 +12,7 @@ import click
 from jumok.cli.console.help import Help
 from jumok.corpora import hub
 from jumok.errors import ConfigError
+from jumok.files import on_disk
 from jumok.messages import tr
 
 Command = Callable[..., None]
@@ -20,15 +21,19 @@ BRIEF_PARAGRAPHS, BRIEF_EXAMPLES = 2, 4  # of a command that has --help-all, in 
 
 
 class _FilePath(click.Path):
-    """The name of a file or a folder. An empty one, as of an unset variable of a shell, would be the current folder."""
+    """The name of a file or a folder, as the disk spells it.
+
+    An empty one, as of an unset variable of a shell, would be the current folder.
+    """
 
     def convert(self, value: Any, parameter: click.Parameter | None, ctx: click.Context | None) -> Any:
         if value == "":
             self.fail(tr("it is empty; name a file or a folder"), parameter, ctx)
-        return super().convert(value, parameter, ctx)
+        return super().convert(on_disk(value), parameter, ctx)
 
 
 PATH = _FilePath(path_type=Path)
+FOLDER_PATH = _FilePath(path_type=Path, file_okay=False)
 
 
 class _Context(click.Context):

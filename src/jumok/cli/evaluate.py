@@ -16,6 +16,7 @@ from jumok.cli.console.output import print_json, say
 from jumok.cli.material import COLUMN_NAMES, READING, TALK_TEST_ROWS, read_material, recorded_columns, talk_table
 from jumok.corpora.hub import is_name, name_of
 from jumok.errors import ConfigError, JumokError, RunError
+from jumok.files import on_disk
 from jumok.messages import tr
 
 OPTIONS = {
@@ -139,11 +140,11 @@ def _split_runs(run: Path, others: tuple[str, ...]) -> tuple[list[Path], tuple[s
             late=late,
             text=texts[0],
         )
-    return [run, *map(Path, others[:count])], texts
+    return [run, *map(on_disk, others[:count])], texts
 
 
 def _is_model(argument: str) -> bool:
-    return is_name(argument) or os.path.isfile(os.path.join(argument, "config.json"))
+    return is_name(argument) or os.path.isfile(on_disk(argument) / "config.json")
 
 
 def _names_of(runs: Sequence[Path]) -> list[str]:

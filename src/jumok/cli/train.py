@@ -29,6 +29,7 @@ from jumok.cli.train_request import MODELS, TrainRequest
 from jumok.config import SIZES, EncoderDecoderConfig, GPTConfig, TrainConfig, field_types
 from jumok.corpora.hub import folder_of
 from jumok.errors import ConfigError
+from jumok.files import on_disk
 from jumok.messages import shell, tr
 from jumok.processors import let_waiting_threads_sleep
 
@@ -232,4 +233,4 @@ def _free_folder(texts: tuple[str, ...]) -> Path:
     """Return runs/NAME after the first text, with a number if that folder is there already."""
     name = "stories" if not texts else "stdin" if texts[0] == "-" else Path(texts[0]).resolve().stem or "run"
     tries = (Path("runs") / (name if n == 1 else f"{name}-{n}") for n in range(1, 10_000))
-    return next(folder for folder in tries if not folder.exists())
+    return next(folder for folder in map(on_disk, tries) if not folder.exists())

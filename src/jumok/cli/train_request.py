@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from jumok.cli.material import COLUMN_NAMES, COLUMNS, READING, built_in_material, read_material, recorded_columns
 from jumok.config import TASK_CONFIGS, other_task, require_choice, task_fields
 from jumok.errors import ConfigError
+from jumok.files import on_disk
 from jumok.messages import tr
 
 if TYPE_CHECKING:
@@ -156,7 +157,7 @@ class TrainRequest:
     def _tokenizer(self) -> Any:
         """Return the kind of tokenizer to train, the tokenizer of a file, or None."""
         name = self.tokenizer
-        if name is None or not (name.endswith(".json") or os.sep in name or Path(name).is_file()):
+        if name is None or not (name.endswith(".json") or os.sep in name or on_disk(name).is_file()):
             return name
         if self.tokenizer_options:
             raise ConfigError(

@@ -19,8 +19,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jumok.errors import JumokError, RunError
-from jumok.files import parse_json, sha256_of, space
+from jumok.files import on_disk, parse_json, sha256_of, space
 from jumok.messages import reason_of, shell, tr
+from jumok.text.hangul import nfc
 
 if TYPE_CHECKING:
     from huggingface_hub.hf_api import RepoSibling
@@ -46,8 +47,8 @@ def is_name(path: str | os.PathLike[str]) -> bool:
 
 
 def name_of(path: str | os.PathLike[str]) -> str:
-    """Return the name of a model: that of its folder, or MODEL of `hf:OWNER/MODEL@REVISION`."""
-    return _parts(path)[0].rpartition("/")[2] if is_name(path) else Path(path).resolve().name
+    """Return the name of a model in NFC: that of its folder, or MODEL of `hf:OWNER/MODEL@REVISION`."""
+    return _parts(path)[0].rpartition("/")[2] if is_name(path) else nfc(Path(path).resolve().name)
 
 
 def folder_of(path: str | os.PathLike[str]) -> Path:
@@ -56,13 +57,13 @@ def folder_of(path: str | os.PathLike[str]) -> Path:
     In a process the same name is always the same folder. Without a network, what is in the cache is used.
 
     Args:
-        path: a folder, which is returned as it is, or the name of a model of the hub.
+        path: a folder, which is returned as the disk spells it, or the name of a model of the hub.
 
     Raises:
         RunError: the name is not valid, there is no such model or revision, it may not be read, has no safetensors
             files, or cannot be downloaded or stored.
     """
-    return _fetch(*_parts(path)) if is_name(path) else Path(path)
+    return _fetch(*_parts(path)) if is_name(path) else on_disk(path)
 
 
 def is_hf(path: str | os.PathLike[str]) -> bool:

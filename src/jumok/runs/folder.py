@@ -15,7 +15,7 @@ from safetensors import SafetensorError
 from jumok.config import ModelConfig
 from jumok.corpora.hub import folder_of, hint, is_name
 from jumok.errors import RunError, TokenizerError
-from jumok.files import LockHeld, is_locked, locked, make_folder, space, sync_folder, write_atomic
+from jumok.files import LockHeld, is_locked, locked, make_folder, on_disk, space, sync_folder, write_atomic
 from jumok.messages import closest, shell, tr
 from jumok.models import require_stored
 from jumok.models.tensors import load_tensors
@@ -55,7 +55,7 @@ class RunFolder:
     """One run folder. Errors of the file system are raised as RunErrors that name a remedy."""
 
     def __init__(self, path: Path) -> None:
-        self.path = path
+        self.path = path = on_disk(path)
         self.state = path / "state"
         self.model_file = path / "model.safetensors"
         self.base_file = self.state / "base.safetensors"  # what adapters are trained on
@@ -77,7 +77,7 @@ class RunFolder:
         run = cls(path)
         run.require_free(allow_existing_run=allow_existing_run)
         try:
-            make_folder(path)
+            make_folder(run.path)
         except OSError as error:
             raise run._unusable(error) from None
         return run

@@ -83,7 +83,7 @@ def load(
     """
     from jumok.interop.huggingface import from_hf
 
-    folder = Path(path)
+    folder = folder_of(path)
     model = from_hf(folder) if is_hf(folder) else _load_run(folder, verify)
     if kind is not None and not isinstance(model, kind):
         found, wanted = type(model).__name__, kind.__name__
@@ -135,7 +135,7 @@ def stored_shape(path: str | os.PathLike[str]) -> tuple[ModelConfig, torch.dtype
 
     from jumok.interop.huggingface import shape_of
 
-    folder = Path(path)
+    folder = folder_of(path)
     return shape_of(folder) if is_hf(folder) else (read_shape(folder), torch.get_default_dtype())
 
 
@@ -151,7 +151,7 @@ def unseen_characters(path: str | os.PathLike[str], texts: Sequence[str]) -> lis
     Raises:
         RunError: there is no such folder.
     """
-    folder = Path(path)
+    folder = folder_of(path)
     data = {} if is_hf(folder) else RunFolder.open(folder).read_config().get("data", {})
     if data.get("characters") is None:
         return [[] for _ in texts]

@@ -32,7 +32,7 @@ class RunFolders:
         self.root = root
         self.named: dict[str, Path] = {}
         for folder in named:
-            name = nfc(name_of(folder))  # macOS may separate the letters of a syllable in file names
+            name = name_of(folder)
             if name in self.named:
                 raise ServeError(
                     "{first} and {second} have the same name, and a client chooses a model by its name; rename one of "

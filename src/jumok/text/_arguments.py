@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from jumok.errors import ConfigError
+from jumok.files import on_disk
 from jumok.messages import tr
 from jumok.text._inputs import FORMATS
 from jumok.text._table import Table, read_table
@@ -27,7 +28,7 @@ def require_no_file_name(text: str) -> str:
     if len(text) > LONGEST_NAME or "\n" in text or "\0" in text:
         return text
     ends_like_one = Path(text).suffix.lower() in FORMATS and not any(map(str.isspace, text))
-    if ends_like_one or os.path.isfile(text):
+    if ends_like_one or os.path.isfile(on_disk(text)):
         raise ConfigError(
             "{text!r} looks like the name of a file, but a string is taken as the text itself. Give Path({text!r}) "
             "for the content of the file, or jumok.text.from_string({text!r}) for these {count} characters.",

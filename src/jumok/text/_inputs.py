@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import IO, Literal, NamedTuple
 
 from jumok.errors import TextError
+from jumok.files import on_disk
 from jumok.messages import did_you_mean, tr
 
 Format = Literal["text", "json", "csv", "tsv", "parquet"]
@@ -56,9 +57,9 @@ def find(name: str, *, tables_only: bool = False) -> list[Input]:
         return [Input("<stdin>", "-", "text", named=True)]
     if not name:  # as of an unset variable of a shell; as a path it would be the current folder
         raise TextError("the name of a text is empty; name a file or a folder, or - for standard input")
-    path = Path(name)
-    if not os.path.exists(name):  # unlike Path.exists, never raises
-        path = _same_name_in_another_form(path)
+    path = on_disk(name)
+    if not os.path.exists(path):  # unlike Path.exists, never raises
+        raise _missing(path)
     if not path.is_dir():
         return [Input(name, str(path), _NAMED.get(path.suffix.lower(), "text"), named=True)]
 
@@ -92,22 +93,16 @@ def find(name: str, *, tables_only: bool = False) -> list[Input]:
     ]
 
 
-def _same_name_in_another_form(path: Path) -> Path:
-    """Return the file in the same folder whose name differs only in its normal form (macOS uses NFD).
-
-    Raises:
-        TextError: there is none; the message suggests a similar name.
-    """
+def _missing(path: Path) -> TextError:
+    """Return the error for a file that is not there, which suggests a similar name."""
     try:
-        siblings = {unicodedata.normalize("NFC", sibling.name): sibling for sibling in path.parent.iterdir()}
+        siblings = [unicodedata.normalize("NFC", sibling.name) for sibling in path.parent.iterdir()]
     except OSError as error:
-        raise TextError(
+        return TextError(
             "{path} does not exist: its folder {folder}: {reason}", path=path, folder=path.parent, reason=error
-        ) from error
-    wanted = unicodedata.normalize("NFC", path.name)
-    if wanted in siblings and siblings[wanted].exists():
-        return siblings[wanted]
-    raise TextError("{path} does not exist{hint}", path=path, hint=did_you_mean(wanted, siblings, clause=True))
+        )
+    name = unicodedata.normalize("NFC", path.name)
+    return TextError("{path} does not exist{hint}", path=path, hint=did_you_mean(name, siblings, clause=True))
 
 
 def open_input(file: Input) -> IO[bytes]:

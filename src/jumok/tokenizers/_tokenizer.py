@@ -9,14 +9,13 @@ import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from jumok.errors import TokenizerError
-from jumok.files import make_folder, write_atomic
+from jumok.files import make_folder, on_disk, write_atomic
 from jumok.text.boundaries import last_fresh_start, recut, slices
 from jumok.text.hangul import nfc, nfd
 from jumok.tokenizers import _pipeline
@@ -129,7 +128,7 @@ class Tokenizer:
         Raises TokenizerError if the file is missing, cannot be read, or is not a tokenizer.
         """
         try:
-            content = Path(path).read_text(encoding="utf-8")
+            content = on_disk(path).read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
             raise TokenizerError(
                 "cannot read the tokenizer {path}: {error}; give the path of a tokenizer.json, or train one with "
@@ -166,7 +165,7 @@ class Tokenizer:
 
         Raises OSError if it cannot be written; an existing file is then unchanged.
         """
-        target = Path(path)
+        target = on_disk(path)
         make_folder(target.parent)
         write_atomic(target, self._json)
 

@@ -13,6 +13,7 @@ from typing import Any, Self
 from jumok.config import ModelConfig, TrainConfig
 from jumok.device import choose_device, keeping_memory
 from jumok.errors import JumokError, RunError
+from jumok.files import on_disk
 from jumok.models import Model
 from jumok.runs.events import Event, Notice
 from jumok.text import Table, Text
@@ -114,7 +115,7 @@ class Trainer:
         if group.rank:
             return cls.join(group, device)
         run = start(
-            Path(out),
+            on_disk(out),
             text,
             model,
             training,
@@ -163,7 +164,7 @@ class Trainer:
         group = group or ProcessGroup()
         if group.rank:
             return cls.join(group, device)
-        run, files = resume(Path(out), text, settings, size, val_text, choose_device(device), began, report, group)
+        run, files = resume(on_disk(out), text, settings, size, val_text, choose_device(device), began, report, group)
         return cls._shared(run, files)
 
     @classmethod

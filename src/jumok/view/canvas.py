@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jumok.errors import ConfigError
-from jumok.files import atomic_path
+from jumok.files import atomic_path, on_disk
 from jumok.messages import speaking
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ def require_drawable(path: Path | str) -> Path:
     Raises:
         ConfigError: the suffix is not one of FORMATS, or its folder is not there.
     """
-    path = Path(path)
+    path = on_disk(path)
     if path.suffix.lower() not in FORMATS:
         raise ConfigError("cannot draw {path}: a picture ends in {suffixes}.", path=path, suffixes=", ".join(FORMATS))
     if not path.parent.is_dir():

@@ -13,6 +13,7 @@ from jumok.cli.interrupts import INTERRUPTED, stopping
 from jumok.cli.learn.chapter import LANGUAGE, described, read
 from jumok.cli.material import READING, read_texts, stories_text
 from jumok.cli.process import sleep_where_busy
+from jumok.files import on_disk
 from jumok.messages import tr, users_language
 
 if TYPE_CHECKING:
@@ -70,7 +71,7 @@ def ladder(
 
     config = LadderConfig(minutes_per_rung=minutes, steps_per_rung=steps, seed=flags["seed"] or 0)
     text = read_texts(texts, how) if texts else stories_text()
-    out = flags["out"] or default_folder(text, config)
+    out = flags["out"] or on_disk(default_folder(text, config))
     device = flags["device"]
     models = Ladder(text, out, config, language=chosen, device=device, asked=texts, **how)
     for note in filter(None, (busy, text.describe())):

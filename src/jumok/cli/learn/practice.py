@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from jumok.cli.commands import Verb, common
+from jumok.cli.commands import FOLDER_PATH, Verb, common
 from jumok.cli.console.output import print_json, say
 from jumok.cli.learn.chapter import LANGUAGE
 from jumok.errors import LessonError
+from jumok.files import on_disk
 from jumok.messages import shell, tr, users_language
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ TRAINABLE = ("head", "module_list_heads", "output_projection", "mlp", "block", "
     jumok learn practice my-course --lang ko
     """,
 )
-@click.argument("folder", required=False, type=click.Path(path_type=Path, file_okay=False), metavar="[FOLDER]")
+@click.argument("folder", required=False, type=FOLDER_PATH, metavar="[FOLDER]")
 @LANGUAGE
 @common(device=False)
 def practice(folder: Path | None, language: Language | None, as_json: bool, quiet: bool) -> None:
@@ -251,7 +252,7 @@ def located(file: str) -> tuple[Exercise, Path]:
     """Return the exercise of a file, a number or a name, and the reader's file."""
     from jumok.course.practice.catalogue import exercise
 
-    one, path = exercise(file), Path(file)
+    one, path = exercise(file), on_disk(file)
     is_a_path = path.suffix == ".py" and len(path.parts) > 1
     if not path.is_file() and not is_a_path:
         path = _folder() / one.file

@@ -14,6 +14,7 @@ from jumok.cli.interrupts import INTERRUPTED, stopping
 from jumok.cli.learn.practice import located
 from jumok.cli.material import read_texts, stories_text
 from jumok.cli.process import sleep_where_busy
+from jumok.files import on_disk
 from jumok.messages import tr
 
 if TYPE_CHECKING:
@@ -70,7 +71,7 @@ def use(
     from jumok.course.practice.comparison import Comparison
     from jumok.course.practice.readers_parts import read_part
 
-    path = Path(file) if Path(file).is_file() else located(file)[1]
+    path = named if (named := on_disk(file)).is_file() else located(file)[1]
     part = read_part(path)
     text = read_texts(texts, how) if texts else stories_text()
     replaced = tr("{file}: your {part} replaces that of jumok", file=path, part=part.name)

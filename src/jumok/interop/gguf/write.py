@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from jumok.config import GPTConfig
 from jumok.config.huggingface import stock_class
 from jumok.errors import JumokError
-from jumok.files import atomic_path, writing
+from jumok.files import atomic_path, on_disk, writing
 from jumok.interop.gguf.architectures import Architecture, architecture_of, describe
 from jumok.interop.gguf.vocabulary import vocabulary_of
 from jumok.interop.huggingface.convert import FORMATS
@@ -59,7 +59,7 @@ class Written:
 
 def write(model: Model, path: str | os.PathLike[str], kind: str, *, name: str | None, licence: str | None) -> Written:
     """Write a model; see `jumok.interop.gguf.to_gguf`."""
-    target = Path(path)
+    target = on_disk(path)
     architecture = architecture_of(model)
     tokenizer = require_tokenizer(model)
     assert isinstance(model.config, GPTConfig)  # `architecture_of` refuses all others

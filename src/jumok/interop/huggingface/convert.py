@@ -24,6 +24,7 @@ from jumok.config.huggingface import (
 )
 from jumok.corpora.hub import folder_of, hint
 from jumok.errors import RunError
+from jumok.files import on_disk
 from jumok.interop.huggingface.bert import BERTFormat
 from jumok.interop.huggingface.card import Card, model_card
 from jumok.interop.huggingface.encoder_decoder import BARTFormat, MarianFormat
@@ -69,7 +70,7 @@ def to_hf(model: Model, folder: str | os.PathLike[str], *, card: Card | None = N
         JumokError: no stock class can express the model: a `Rung`, a classic GPT whose heads together are wider than
             n_embd, or an "original" encoder–decoder without decoder_start_id.
     """
-    target = Path(folder)
+    target = on_disk(folder)
     require_replaceable(target)
     stock = _format(model.config)
     parameters = {name: tensor.detach().cpu() for name, tensor in model.state_dict().items()}

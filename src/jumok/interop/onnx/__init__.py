@@ -7,6 +7,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from jumok.errors import JumokError
+from jumok.files import on_disk
 from jumok.models import Model
 
 
@@ -41,7 +42,8 @@ def to_onnx(model: Model, path: str | os.PathLike[str]) -> tuple[Path, ...]:
         )
     from jumok.interop.onnx.write import write
 
-    return write(model, Path(path), tokenizer_beside(Path(path)))
+    target = on_disk(path)
+    return write(model, target, tokenizer_beside(target))
 
 
 def tokenizer_beside(path: Path) -> Path:

@@ -18,6 +18,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from jumok import text as reader
+from jumok.files import on_disk
 from jumok.messages import message, users_language
 from jumok.runs.folder import is_training, stop_file
 from jumok.serve.desk.curves import JSON
@@ -75,7 +76,7 @@ class Training:
         options = [f"--{option}={value}" for option, value in (chosen | body.columns).items() if value is not None]
         texts = [] if body.text is None else [str(self._uploaded(body.text).absolute())]
         with self._starting:
-            if os.path.lexists(self._root / name):
+            if os.path.lexists(on_disk(self._root / name)):
                 taken = message("there is a folder {name} already; choose another name.")
                 raise Refused(taken, status=409, code="name_taken", name=name)
             self._launch(name, ["train", *texts, "--out", str(self._root / name), *options])

@@ -16,7 +16,7 @@ from typing import Any
 from jumok.errors import ConfigError, JumokError
 from jumok.evaluation.chat import Question
 from jumok.evaluation.checks import passes
-from jumok.files import sha256_of
+from jumok.files import on_disk, sha256_of
 from jumok.inference.chat import Answer
 from jumok.text.hangul import nfc
 
@@ -39,7 +39,7 @@ def identity_of(settings: str) -> str:
     if not is_file(settings):
         return hashlib.sha256(settings.encode()).hexdigest()
     try:
-        return sha256_of(Path(settings))
+        return sha256_of(on_disk(settings))
     except OSError as error:
         raise ConfigError("{--reward {path}}: the file cannot be read ({error}).", path=settings, error=error) from None
 
@@ -61,7 +61,7 @@ def reward_of(settings: str) -> tuple[RewardFunction, dict[str, str]]:
     Raises:
         ConfigError: the file cannot be run, or has no function `reward`. TextError: the pattern cannot be used.
     """
-    function, modules = _from_file(Path(settings)) if is_file(settings) else (_from_pattern(settings), {})
+    function, modules = _from_file(on_disk(settings)) if is_file(settings) else (_from_pattern(settings), {})
 
     def reward(question: Question, answer: Answer) -> float:
         value = function(question, answer)
