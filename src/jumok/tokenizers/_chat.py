@@ -16,8 +16,11 @@ import json
 import re
 import sys
 import threading
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
+from copy import copy
+from datetime import datetime
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -42,6 +45,18 @@ START_SECONDS = 60.0
 _QUESTION, _ANSWER, _THOUGHT = "질문의말", "대답의말", "생각의말"
 _PROBE = ({"role": USER, "content": _QUESTION}, {"role": ASSISTANT, "content": _ANSWER})
 
+_TIME = ContextVar[datetime | None]("time of the chat that is being encoded", default=None)
+
+
+@contextmanager
+def _at_one_time() -> Iterator[None]:
+    """Let a chat have one time, however often its template is rendered: the date may turn in between."""
+    token = _TIME.set(datetime.now())
+    try:
+        yield
+    finally:
+        _TIME.reset(token)
+
 
 class ChatTemplate:
     """The template of a tokenizer.
@@ -49,11 +64,27 @@ class ChatTemplate:
     Args:
         source: the template. tokenizer: the content of tokenizer.json. roles: special tokens by role, such as
             "bos_token", which a template may name.
+
+    Attributes:
+        time: at which chats are written, which a template may ask for; None: now, the same for all of a chat.
     """
+
+    time: datetime | None = None
 
     def __init__(self, source: str, tokenizer: str, roles: Mapping[str, str]) -> None:
         self.source = source
         self._json, self._roles = tokenizer, dict(roles)
+
+    @property
+    def reads_the_clock(self) -> bool:
+        """Whether chats depend on the time."""
+        return "strftime_now" in self.source
+
+    def at(self, time: datetime) -> ChatTemplate:
+        """Return a template that writes all chats as at this time."""
+        template = copy(self)
+        template.time = time
+        return template
 
     @property
     def is_own(self) -> bool:
@@ -72,9 +103,11 @@ class ChatTemplate:
         """
         if self.is_own and all(one["role"] in ROLES for one in messages):
             return own_text(messages, prompt=add_generation_prompt)[0]
-        values = {"messages": list(messages), "tools": None, "documents": None, **self._roles}
-        return _process.render(self.source, {**values, "add_generation_prompt": add_generation_prompt})
+        values: dict[str, Any] = {"messages": list(messages), "tools": None, "documents": None, **self._roles}
+        values["add_generation_prompt"] = add_generation_prompt
+        return _process.render(self.source, values, self.time or _TIME.get() or datetime.now())
 
+    @_at_one_time()
     def encode(self, messages: Sequence[Message], *, add_generation_prompt: bool = True) -> list[int]:
         """Return the ids of a chat; see the head of this module for special tokens in messages.
 
@@ -83,6 +116,7 @@ class ChatTemplate:
         """
         return self._encoded(messages, add_generation_prompt)[1]
 
+    @_at_one_time()
     def encode_whole(self, messages: Sequence[Message], most: int | None = None) -> tuple[list[int], list[bool]]:
         """Return the ids of a whole conversation, and which of them the assistant writes.
 
@@ -277,7 +311,7 @@ class _TemplateProcess:
         self._lock = threading.Lock()
         self._process: subprocess.Popen[str] | None = None
 
-    def render(self, template: str, values: Mapping[str, Any]) -> str:
+    def render(self, template: str, values: Mapping[str, Any], time: datetime) -> str:
         """Return the text; see `ChatTemplate.render`."""
         if len(template) > LARGEST_TEMPLATE:
             size = {"size": len(template), "most": LARGEST_TEMPLATE}
@@ -285,7 +319,8 @@ class _TemplateProcess:
         with self._lock:
             if self._process is None:
                 self._start()
-            line = self._line(SECONDS, json.dumps({"template": template, "values": values}) + "\n")
+            request = {"template": template, "values": values, "time": time.isoformat()}
+            line = self._line(SECONDS, json.dumps(request) + "\n")
         if not line:
             raise _refused(tr("it takes too much time or memory"))
         found = json.loads(line)

@@ -3,7 +3,7 @@
 Jinja's sandbox keeps a template from files and from Python. Limits of the operating system end one that computes
 without end or fills the memory. This file imports nothing of jumok.
 
-It reads a JSON object a line, {"template", "values"}, from stdin, and writes {"text"} or {"error"} to stdout.
+It reads a JSON object a line, {"template", "values", "time"}, from stdin, and writes {"text"} or {"error"} to stdout.
 The functions and filters are those that `transformers` offers.
 """
 
@@ -87,7 +87,6 @@ def compiled(template: str) -> jinja2.Template:
     environment.filters["tojson"] = _to_json
     environment.globals |= {
         "raise_exception": _raise_exception,
-        "strftime_now": lambda form: datetime.now().strftime(form),
         "dict": Dictionary(),
         "namespace": Namespace,
     }
@@ -96,8 +95,10 @@ def compiled(template: str) -> jinja2.Template:
 
 def answer(request: dict[str, Any]) -> dict[str, str]:
     """Return the text of a request, or why there is none."""
+    time = datetime.fromisoformat(request["time"])
     try:
-        text = compiled(request["template"]).render(**request["values"])
+        values = {**request["values"], "strftime_now": lambda form: time.strftime(form)}
+        text = compiled(request["template"]).render(values)
     except Exception as error:  # whatever a template does
         return {"error": str(error)[:500] or type(error).__name__}
     if len(text) > LONGEST_TEXT:

@@ -8,6 +8,8 @@ import json
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from copy import copy
+from datetime import datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -190,6 +192,14 @@ class Tokenizer:
         from jumok.tokenizers._chat import ChatTemplate  # most models hold no conversations
 
         return ChatTemplate(self.chat_templates["default"], self._json, self.roles)
+
+    def at(self, time: datetime) -> Tokenizer:
+        """Return this tokenizer with a chat template that writes all chats as at this time, if it has one."""
+        if self.chat is None:
+            return self
+        tokenizer = copy(self)
+        tokenizer.chat = self.chat.at(time)
+        return tokenizer
 
     def read_chat_templates(self, given: object) -> None:
         """Take the chat templates of a tokenizer_config.json: a template, or a list of named ones.

@@ -23,6 +23,7 @@ from jumok.runs.folder import RunFolder
 from jumok.runs.parameters import size_of, write_tensors
 from jumok.tokenizers import Tokenizer
 from jumok.training.tasks.material import Material
+from jumok.training.tasks.stored_rows import start_time
 from jumok.training.tasks.task import Task
 
 REFERENCE = "reference.safetensors"  # in state/: what follows from the model that a run began with
@@ -49,16 +50,16 @@ class AnsweredRows(NamedTuple):
         return cls(*(Rows.of([one[part] for one in sequences]) for part in range(2)))
 
     @classmethod
-    def load(cls, folder: Path, count: int) -> AnsweredRows:
+    def load(cls, folder: Path, name: str, count: int) -> AnsweredRows:
         """Map rows that `write` has written into memory."""
-        return cls(*(load_rows(folder / f"train-{part}.npy", count) for part in cls._fields))
+        return cls(*(load_rows(folder / f"{name}-{part}.npy", count) for part in cls._fields))
 
     @classmethod
-    def write(cls, folder: Path, sequences: Iterable[Answered], dtype: np.dtype[Any]) -> None:
-        """Write sequences to files in a folder. dtype: of ids."""
+    def write(cls, folder: Path, name: str, sequences: Iterable[Answered], dtype: np.dtype[Any]) -> None:
+        """Write sequences to files in a folder. name: of the part. dtype: of ids."""
         sequences = list(sequences)
-        for part, (name, kind) in enumerate(zip(cls._fields, (dtype, DTYPE), strict=True)):
-            write_rows(folder / f"train-{name}.npy", (one[part].astype(kind) for one in sequences), kind)
+        for part, (field, kind) in enumerate(zip(cls._fields, (dtype, DTYPE), strict=True)):
+            write_rows(folder / f"{name}-{field}.npy", (one[part].astype(kind) for one in sequences), kind)
 
     def batch(self, rows: Sequence[int] | NDArray[np.int64]) -> tuple[Tensor, Tensor]:
         """Return some sequences as inputs and targets, (B, T) each, int64."""
@@ -107,7 +108,7 @@ class JudgesAnswers(Task[GPT]):
                 "with conversations first: jumok train talk.jsonl --task chat --init RUN",
                 task=cls.config_type.name,
             )
-        return tokenizer
+        return start_time(tokenizer)
 
     def stored_reference(self, make: Callable[[], dict[str, Tensor]]) -> tuple[dict[str, Tensor], dict[str, Any]]:
         """Return what is stored of the model that the run began with, and what config.json records of it.

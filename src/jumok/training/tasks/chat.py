@@ -42,7 +42,7 @@ from jumok.text.conversations import COLUMNS, checks_of, messages_of
 from jumok.tokenizers import ChatTemplate, Tokenizer, with_chat
 from jumok.training.tasks.language_modelling import NATS_PER_CHAR
 from jumok.training.tasks.material import Material, presentable, repeated_rows, rows_lost, table_of
-from jumok.training.tasks.stored_rows import Row, read_cells, write_cells
+from jumok.training.tasks.stored_rows import Row, at_time_of, read_cells, start_time, time_of, write_cells
 from jumok.training.tasks.task import Baseline, Goal, TableTask, Task, error_of_share
 
 TRAIN, HELD_OUT = "train.jsonl", "val.jsonl"  # conversations in state/
@@ -82,6 +82,7 @@ class Chat(Task[GPT]):
         self, folder: RunFolder, data: Mapping[str, Any], tokenizer: Tokenizer, model: ModelConfig, config: TrainConfig
     ) -> None:
         self.folder, self.data, self.tokenizer, self.model = folder, data, tokenizer, model
+        at_time_of(data, tokenizer)
         self.packed = PackedRows.load(folder.state, "train", data["packed_rows"])
         self.held_out = read_cells(folder.state / HELD_OUT, data["val_rows"], len(COLUMNS))
         self.batches = RowBatches(data["packed_rows"], config.batch_size, config.seed)
@@ -109,7 +110,7 @@ class Chat(Task[GPT]):
     @classmethod
     def adapt_tokenizer(cls, tokenizer: Tokenizer) -> Tokenizer:
         """Return the tokenizer with a chat template: its own, or that of jumok."""
-        return with_chat(tokenizer)
+        return start_time(with_chat(tokenizer))
 
     @classmethod
     def derived_fields(
@@ -168,6 +169,7 @@ class Chat(Task[GPT]):
         return {
             **material.identity(),
             **material.rows(),
+            "time": time_of(tokenizer),
             "train_rows": len(train),
             "val_rows": len(val),
             "left_out": sum(map(len, material.split(0))) - len(train) - len(val),

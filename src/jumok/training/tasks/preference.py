@@ -12,7 +12,7 @@ computed once, before the first step, and are stored in `state/`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cached_property, partial
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -44,10 +44,10 @@ from jumok.training.tasks.answers import (
 )
 from jumok.training.tasks.chat import Chat
 from jumok.training.tasks.material import Material, presentable, repeated_rows, rows_lost
-from jumok.training.tasks.stored_rows import Row, read_cells, write_cells
+from jumok.training.tasks.stored_rows import Row, at_time_of, read_cells, time_of, write_cells
 from jumok.training.tasks.task import Baseline, Goal, TableTask, error_of_share
 
-HELD_OUT = "val.jsonl"  # the held-out rows, in state/; without any, some training rows to show
+HELD_OUT = "val.jsonl"  # in state/, the held-out rows to show, as texts; without any, some training rows
 SHOWN = 20
 FEWEST_ROWS = 400  # that a validation reads, if there are as many
 
@@ -84,7 +84,11 @@ class Preference(JudgesAnswers, TableTask[GPT]):
     ) -> None:
         assert isinstance(config.task, PreferenceConfig)
         self.folder, self.data, self.tokenizer, self.model = folder, data, tokenizer, model
-        self.pairs = AnsweredRows.load(folder.state, 2 * data["train_rows"])  # the chosen answer comes first in each
+        at_time_of(data, tokenizer)
+        # The chosen answer comes first in each pair.
+        self.pairs, self.held_out = (
+            AnsweredRows.load(folder.state, part, 2 * data[f"{part}_rows"]) for part in ("train", "val")
+        )
         shown = data["val_rows"] or min(SHOWN, data["train_rows"])
         self.shown = read_cells(folder.state / HELD_OUT, shown, len(PREFERENCE_COLUMNS))
         self.beta, self.tokens = config.task.beta, config.batch_size * model.context_length
@@ -102,7 +106,7 @@ class Preference(JudgesAnswers, TableTask[GPT]):
     def prepare(
         cls, folder: RunFolder, material: Material, tokenizer: Tokenizer, model: ModelConfig, config: TrainConfig
     ) -> dict[str, Any]:
-        """Write training pairs as ids and held-out rows as texts; see `Task.prepare`."""
+        """Write both parts as ids, and held-out rows as texts to show; see `Task.prepare`."""
         rows, others = material.split(config.val)
         train, val = (_fitting(tokenizer, part, model.context_length) for part in (rows, others))
         if not train or (others and not val):
@@ -112,12 +116,14 @@ class Preference(JudgesAnswers, TableTask[GPT]):
                 context_length=model.context_length,
             )
         train_tokens, val_tokens = (sum(len(ids) for pair in part for ids, _ in pair.sides) for part in (train, val))
-        with folder.writing(tr("the pairs as ids"), needed=8 * train_tokens):
-            AnsweredRows.write(folder.state, (side for pair in train for side in pair.sides), tokenizer.dtype)
+        with folder.writing(tr("the pairs as ids"), needed=8 * (train_tokens + val_tokens)):
+            for name, part in (("train", train), ("val", val)):
+                AnsweredRows.write(folder.state, name, (side for pair in part for side in pair.sides), tokenizer.dtype)
             write_cells(folder.state / HELD_OUT, [pair.row for pair in val or train[:SHOWN]])
         return {
             **material.identity(),
             **material.rows(),
+            "time": time_of(tokenizer),
             "train_rows": len(train),
             "val_rows": len(val),
             "left_out": len(rows) + len(others) - len(train) - len(val),
@@ -147,13 +153,6 @@ class Preference(JudgesAnswers, TableTask[GPT]):
         return recorded
 
     # --- in the run ---------------------------------------------------------------------------------------------------
-
-    @cached_property
-    def held_out(self) -> AnsweredRows:
-        """The held-out pairs as ids."""
-        rows = self.shown if self.data["val_rows"] else []
-        fitting = _fitting(self.tokenizer, rows, self.model.context_length)
-        return AnsweredRows.of([side for pair in fitting for side in pair.sides])
 
     @property
     def held_out_size(self) -> int:

@@ -52,7 +52,7 @@ from jumok.training.tasks.answers import (
 from jumok.training.tasks.chat import HELD_OUT, Chat
 from jumok.training.tasks.material import Material
 from jumok.training.tasks.rewards import CHECKS, RewardFunction, identity_of, is_file, is_same_file, reward_of
-from jumok.training.tasks.stored_rows import Row, read_cells
+from jumok.training.tasks.stored_rows import Row, at_time_of, read_cells
 from jumok.training.tasks.task import Baseline, Goal
 
 ANSWERED = 256  # held-out questions that a validation answers, at most
@@ -101,6 +101,7 @@ class Reward(JudgesAnswers, Chat):
         assert isinstance(config.task, RewardConfig)
         self.folder, self.data, self.tokenizer, self.model = folder, data, tokenizer, model
         self.settings, self.seed = config.task, config.seed
+        at_time_of(data, tokenizer)
         self.held_out = read_cells(folder.state / HELD_OUT, data["val_rows"], len(COLUMNS))
         only_checks = self.settings.reward == CHECKS
         self.questions, self.asked = (_questions(rows, only_checks) for rows in (self.train, self.held_out))
