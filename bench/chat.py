@@ -4,10 +4,13 @@
     python bench/chat.py --no-thinking --out runs/no-thinking      # no worked steps before answers
 
 Pretraining on `stories` and `talk` as plain text, then conversations (SFT), then rewards for right answers, most of
-them to questions of the weakest skills: `jumok train`, for so many minutes (or --steps) each. After each stage the
-table of skills is printed: the share of right answers to questions of the test part of `talk`, whose names, numbers and
-words were not in training. Which skills are the weakest is decided by other questions of that part, none of which is
-among those of the table. A stage that was stopped goes on, and one that has ended is not repeated.
+them to questions of the weakest skills: `jumok train`, for so many minutes (or --steps) each. After each stage two
+tables are printed. That of skills has the share of right answers to questions of the test part of `talk`, whose names,
+numbers and words were not in training. That of free messages (`jumok corpus write talk --part free`) has the share of
+fitting or honest answers. Below each stands how many answers are wrong, empty, or do not end by themselves.
+
+Which skills are the weakest is decided by other questions of the test part, none of which is among those of the table.
+A stage that was stopped goes on, and one that has ended is not repeated.
 """
 
 from __future__ import annotations
@@ -16,12 +19,14 @@ import argparse
 import json
 import subprocess
 import sys
-from collections import Counter
+from collections import defaultdict
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import jumok
 from jumok.corpora import talk
+from jumok.evaluation.chat import share_of
 from jumok.evaluation.checks import passes
 from jumok.inference.engine import Engine
 from jumok.inference.generate import LARGEST_BATCH, write_all
@@ -57,6 +62,7 @@ def main() -> None:
     write(given.out / "stories.txt", "stories", "--chars", str(STORIES_CHARS))
     write(given.out / "talk.txt", "talk", "--plain", *rows)
     write(given.out / "talk.jsonl", "talk", *rows)
+    write(given.out / "free.jsonl", "talk", "--part", "free")
     write(given.out / "test.jsonl", "talk", "--part", "test", "--rows", str(given.test_rows), *steps)
     length = ["--minutes", f"{given.minutes:g}"] if given.steps is None else ["--steps", str(given.steps)]
     before, tables = None, {}
@@ -72,9 +78,11 @@ def main() -> None:
         train(run, [*(str(given.out / text) for text in texts), *options, *init, *length])
         if not figures.exists():
             judge = judge_plain if stage == "pretrained" else judge_chat
-            figures.write_text(json.dumps(judge(run, given.out / "test.jsonl")), encoding="utf-8")
+            judged = {part: judge(run, given.out / f"{part}.jsonl") for part in ("test", "free")}
+            figures.write_text(json.dumps(judged), encoding="utf-8")
         tables[stage] = json.loads(figures.read_text(encoding="utf-8"))
-        print(table(tables), flush=True)
+        for part in ("test", "free"):
+            print(table({name: found[part] for name, found in tables.items()}), flush=True)
         before = run
     if given.chat:
         subprocess.run([*JUMOK, "chat", str(before)], check=True)
@@ -122,7 +130,7 @@ def train(run: Path, arguments: list[str]) -> None:
 
 
 def judge_chat(run: Path, test: Path) -> dict[str, Any]:
-    """Return the share of right answers with its standard error, by skill."""
+    """Return the figures of answers by skill, as `jumok.evaluation.chat.Share` has them."""
     done = subprocess.run(
         [*JUMOK, "evaluate", str(run), str(test), "--json"], stdout=subprocess.PIPE, text=True, check=True
     )
@@ -141,28 +149,33 @@ def judge_plain(run: Path, test: Path) -> dict[str, Any]:
                                           tokens=LONGEST, stop=["\n"]))  # fmt: skip
                 known.append((row["skill"], check))
     texts = write_all(Engine(model, LARGEST_BATCH), asked)
-    counted, right = Counter(skill for skill, _ in known), Counter[str]()
+    outcomes = defaultdict(list)
     for (skill, check), text in zip(known, texts, strict=True):
         answer = text.text.rpartition(") ")[2] if text.text.startswith("(") else text.text
-        right[skill] += passes(check, answer)
-    return {skill: share(right[skill], count) for skill, count in counted.items()}
-
-
-def share(right: int, answers: int) -> dict[str, float]:
-    part = right / answers
-    return {"answers": answers, "right": part, "error": (part * (1 - part) / answers) ** 0.5}
+        if text.finish != "stop":
+            outcomes[skill].append("looping")
+        elif not answer.strip():
+            outcomes[skill].append("empty")
+        else:
+            outcomes[skill].append("right" if passes(check, answer) else "wrong")
+    return {skill: asdict(share_of(found)) for skill, found in outcomes.items()}
 
 
 def table(stages: dict[str, dict[str, Any]]) -> str:
-    """Return the skills with the share of right answers after each stage, in %, and the mean over all answers."""
+    """Return the skills with the share of right answers after each stage, in %, and lines for all answers."""
     lines = [f"| skill | answers | {' | '.join(stages)} |", f"|---|---|{'---|' * len(stages)}"]
     last = next(reversed(stages.values()))
     total = sum(one["answers"] for one in last.values())
-    for skill in (name for name in talk.SKILLS if name in last):
+    names = [name for name in talk.SKILLS if name in last] + [name for name in last if name not in talk.SKILLS]
+    for skill in names:
         cells = [f"{100 * found[skill]['right']:.1f} ± {100 * found[skill]['error']:.1f}" for found in stages.values()]
         lines.append(f"| {skill} | {last[skill]['answers']} | {' | '.join(cells)} |")
     means = [sum(one["right"] * one["answers"] for one in found.values()) / total for found in stages.values()]
-    return "\n".join([*lines, f"| all | {total} | {' | '.join(f'{100 * mean:.1f}' for mean in means)} |"])
+    lines.append(f"| all | {total} | {' | '.join(f'{100 * mean:.1f}' for mean in means)} |")
+    for outcome in ("wrong", "empty", "looping"):
+        counts = [sum(one[outcome] for one in found.values()) for found in stages.values()]
+        lines.append(f"| {outcome} | | {' | '.join(f'{100 * n / total:.1f} ({n})' for n in counts)} |")
+    return "\n".join([*lines, ""])
 
 
 if __name__ == "__main__":

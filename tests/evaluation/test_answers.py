@@ -16,13 +16,14 @@ from torch.nn import functional as F
 
 import jumok
 from conftest import Jumok
+from jumok.corpora import free
 from jumok.data.packing import PADDING, PackedRows, best_fit
 from jumok.errors import ConfigError, TextError
 from jumok.evaluation import chat
-from jumok.evaluation.chat import encode_chat, evaluate_chat, questions_in
+from jumok.evaluation.chat import Share, encode_chat, evaluate_chat, questions_in, text_answer
 from jumok.evaluation.checks import passes
 from jumok.evaluation.nearest import NearestQuestion
-from jumok.inference.chat import answer_chats
+from jumok.inference.chat import Answer, answer_chats
 from jumok.models.gpt import GPT
 from jumok.runs.load import save
 from jumok.text import from_rows
@@ -81,11 +82,10 @@ def test_a_long_conversation_is_judged_by_what_is_left_of_it(monkeypatch: pytest
 def answered(text: str | Callable[[str], str], before: Any) -> list[list[Any]]:
     """The same answer to all conversations, or a function of the question."""
 
-    class Given:
-        def __init__(self, asked: str) -> None:
-            self.text = text if isinstance(text, str) else text(asked)
+    def answer(asked: str) -> Answer:
+        return text_answer(text if isinstance(text, str) else text(asked))
 
-    return [[Given(messages[-1]["content"])] for messages in before]
+    return [[answer(messages[-1]["content"])] for messages in before]
 
 
 @pytest.fixture
@@ -118,6 +118,34 @@ def test_shares_of_right_answers(answers: Callable[..., None]) -> None:
         "수": (3, 2 / 3),
         "말": (1, 1.0),
     }
+
+
+def test_each_answer_is_right_wrong_empty_or_looping(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An answer that did not end by itself passed a check that accepts its beginning; it looks right, and is not."""
+    given = {"1": ("일", "stop"), "2": ("일", "stop"), "3": (" ", "stop"), "4": ("사", "length"), "5": ("", "length")}
+
+    def answers(model: GPT, before: Any, tokens: int) -> list[list[Answer]]:
+        written = [given[messages[-1]["content"]] for messages in before]
+        return [[Answer(text=text, reasoning="", ids=(), finish=finish)] for text, finish in written]
+
+    monkeypatch.setattr(chat, "answer_chats", answers)
+    rows = [{"messages": said(n, one), "skill": "수", "checks": [check]} for n, one, check in zip(
+        "12345", "일이삼사오", ("일", "이", ".*", "사", ".*"), strict=True)]  # fmt: skip
+    found = evaluate_chat(talking(), from_conversations(rows))
+    assert [one.outcome for one in found.judgements] == ["right", "wrong", "empty", "looping", "looping"]
+    assert found.judgements[3].messages == ("4",)
+    assert found.skills["수"] == Share(5, 0.2, pytest.approx((0.2 * 0.8 / 5) ** 0.5), 1, 1, 2)
+    assert (found.empty, found.looping, found.checks, found.exact_match) == (1, 2, 0.2, 0.2)
+
+
+def test_an_answer_may_be_longer_than_the_right_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Right answers of two tokens left room for four, so a model that says more than the example seemed not to end."""
+    rooms = []
+    monkeypatch.setattr(
+        chat, "answer_chats", lambda model, before, tokens: rooms.append(tokens) or answered("네", before)
+    )
+    evaluate_chat(talking(context_length=512), from_conversations([said("1", "네")]))
+    assert rooms[0] >= 100
 
 
 def test_without_checks_there_is_no_share_of_them(answers: Callable[..., None]) -> None:
@@ -292,12 +320,30 @@ def test_a_command_tells_the_skills(jumok: Jumok, tmp_path: Path) -> None:
     several = jumok("evaluate", "one", "two", "a.jsonl", "--device=cpu")
     assert several.out.splitlines()[-1].split() == ["기능1", "2", "0.0", "±", "0.0", "0.0", "±", "0.0"]
     figures = json.loads(jumok("evaluate", "one", "a.jsonl", "--device=cpu", "--json").out)
-    assert figures["skills"]["기능0"] == {"answers": 2, "right": 0.0, "error": 0.0}
+    share = figures["skills"]["기능0"]
+    assert (share["answers"], share["right"], share["error"]) == (2, 0.0, 0.0)
+    assert share["wrong"] + share["empty"] + share["looping"] == 2
+    assert [(one["skill"], one["messages"]) for one in figures["judgements"]] == [
+        ("기능0", ["하나?"]), ("기능1", ["하나?"]), ("기능0", ["하나?"]), ("기능1", ["하나?"]),
+    ]  # fmt: skip
 
 
 def test_the_unseen_part_of_talk(jumok: Jumok, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("jumok.cli.evaluate.TALK_TEST_ROWS", 30)
     save(talking(context_length=512), tmp_path / "one")
+    some = [row for kind in free.kinds().values() for row in kind.rows[:2]]
+    monkeypatch.setattr("jumok.corpora.free.write", lambda: iter(some))
     figures = json.loads(jumok("evaluate", "one", "talk", "--device=cpu", "--json").out)
     assert figures["rows"] + figures["left_out"] == 30
     assert len(figures["skills"]) > 5
+    free_figures = figures["free"]
+    assert list(free_figures["kinds"]) == sorted(free.kinds())
+    assert free_figures["all"]["answers"] == len(free_figures["judgements"]) == len(some)
+    end = jumok("evaluate", "one", "talk", "--device=cpu")
+    lines = [line.split() for line in end.out.splitlines()[-4:]]
+    assert [line[0] for line in lines] == ["all", "wrong", "empty", "looping"]
+    assert lines[0][1] == str(len(some))
+    told = sum(int(line[-1].strip("()")) for line in lines[1:])
+    assert told + round(free_figures["all"]["right"] * len(some)) == len(some)
+    save(talking(context_length=512, seed=1), tmp_path / "two")
+    assert len(jumok("evaluate", "one", "two", "talk", "--device=cpu").out.splitlines()[-1].split()) == 5

@@ -88,6 +88,7 @@ def corpus_get(name: str, as_json: bool, quiet: bool) -> None:
     jumok corpus write numbers --rows 50000 > numbers.tsv
     jumok corpus write talk --rows 40000 > talk.jsonl
     jumok corpus write talk --part test --rows 2000 > test.jsonl
+    jumok corpus write talk --part free > free.jsonl
     """,
 )
 @click.argument("name", type=click.Choice(list(BUILT_IN)))
@@ -100,8 +101,9 @@ def corpus_get(name: str, as_json: bool, quiet: bool) -> None:
 @option("--seed", default=0, help="seed; each seed gives other stories, pairs and conversations [0]")
 @option(
     "--part",
-    type=click.Choice(["train", "test"]),
-    help="talk: train, or test, whose names, numbers and words are not asked for in train [train]",
+    type=click.Choice(["train", "test", "free"]),
+    help="talk: train; test, whose names, numbers and words are not asked for in train; or free, which is always the "
+    "same: messages as people type them, written by hand [train]",
 )
 @option("--plain", is_flag=True, help="talk: plain text for pretraining; a line for each turn")
 @option("--no-thinking", is_flag=True, help="talk: no worked steps before the answers")
@@ -111,15 +113,19 @@ def corpus_write(
     """Write a built-in corpus to stdout, in UTF-8.
 
     `stories` is plain text. `numbers` is a .tsv table of numbers and how they are read in Korean. `talk` is a .jsonl
-    file of conversations: messages, the skill that they exercise, and a regular expression for each answer.
+    file of conversations: messages, the skill that they exercise, and a regular expression for each answer. In the part
+    `free` answers are examples, and the expressions accept all that fit.
     """
     given = {"--chars": chars, "--rows": rows, "--part": part, "--plain": plain, "--no-thinking": no_thinking}
     allowed = {"stories": ["--chars"], "numbers": ["--rows"], "talk": ["--rows", "--part", "--plain", "--no-thinking"]}
-    for flag, value in given.items():
-        if flag not in allowed[name] and value not in (None, False):
-            raise click.UsageError(
-                tr("{flag} does not apply to {name}; see jumok corpus write --help.", flag=flag, name=name)
-            )
+    refused = [flag for flag, value in given.items() if flag not in allowed[name] and value not in (None, False)]
+    if name == "talk" and part == "free":  # these rows are not drawn
+        given["--seed"] = seed
+        name, refused = "talk --part free", [flag for flag, value in given.items() if value and flag != "--part"]
+    if refused:
+        raise click.UsageError(
+            tr("{flag} does not apply to {name}; see jumok corpus write --help.", flag=refused[0], name=name)
+        )
     lines: Iterable[str]
     if name == "stories":
         from jumok.corpora import stories
@@ -127,6 +133,10 @@ def corpus_write(
         chars = STORIES_CHARS if chars is None else chars
         require_space(sys.stdout.buffer, chars * BYTES_PER_CHAR)
         lines = stories.write(chars, seed)
+    elif part == "free":
+        from jumok.corpora import free, talk
+
+        lines = map(talk.json_line, free.write())
     else:
         rows = ROWS[name] if rows is None else rows
         require_space(sys.stdout.buffer, rows * BYTES_PER_ROW[name])

@@ -13,7 +13,15 @@ import click
 
 from jumok.cli.commands import PATH, Verb, common, option, reading, require_options
 from jumok.cli.console.output import print_json, say
-from jumok.cli.material import COLUMN_NAMES, READING, TALK_TEST_ROWS, read_material, recorded_columns, talk_table
+from jumok.cli.material import (
+    COLUMN_NAMES,
+    READING,
+    TALK_TEST_ROWS,
+    free_table,
+    read_material,
+    recorded_columns,
+    talk_table,
+)
 from jumok.corpora.hub import is_name, name_of
 from jumok.errors import ConfigError, JumokError, RunError
 from jumok.files import on_disk
@@ -37,6 +45,8 @@ COMPARED = {
 BASELINES = ("baseline", "nearest")  # before the names of figures
 ONLY_JSON = {
     "skills",
+    "judgements",
+    "free",
     "confusion",
     "f1",
     "labels",
@@ -76,9 +86,9 @@ def evaluate(run: Path, texts: tuple[str, ...], device: str, as_json: bool, quie
     15% of the tokens, always the same ones. A classifier is compared with the labels of a table, and an encoder-decoder
     with its targets. If a table begins with a conversation, a GPT with a chat template answers, and is compared with
     the right answers, by their checks where there are some. `talk` stands for the unseen part of the built-in
-    conversations. Figures per character and per byte are comparable across tokenizers; figures per token are not.
-    Where a tokenizer loses more than 0.1% of the characters (unknown words, capitals, spaces), figures per character
-    are left out.
+    conversations, and for free messages as people type them to a chatbot. Figures per character and per byte are
+    comparable across tokenizers; figures per token are not. Where a tokenizer loses more than 0.1% of the characters
+    (unknown words, capitals, spaces), figures per character are left out.
     Baselines are fitted to the training part of the run. A notice appears if the run was trained on the same data.
 
     A RUN is a run folder or a transformers model folder. Several, all for the same task, are compared in one table.
@@ -107,7 +117,7 @@ def evaluate(run: Path, texts: tuple[str, ...], device: str, as_json: bool, quie
         if several:
             say(tr("evaluating {name}", name=name), quiet=quiet)
         try:
-            row = _row(path, task, materials[columns], place, flags)
+            row = _row(path, task, materials[columns], place, flags, free=unseen)
         except JumokError as error:
             if not several:
                 raise
@@ -175,8 +185,12 @@ def _task_of_all(runs: Sequence[Path]) -> str:
 # --- one model --------------------------------------------------------------------------------------------------------
 
 
-def _row(run: Path, task: str, material: Any, device: str, flags: Mapping[str, Any]) -> dict[str, Any]:
-    """Return facts about a model, and its figures, each followed by its baseline."""
+def _row(run: Path, task: str, material: Any, device: str, flags: Mapping[str, Any], *, free: bool) -> dict[str, Any]:
+    """Return facts about a model, and its figures, each followed by its baseline.
+
+    Args:
+        free: answer free messages, too.
+    """
     from jumok.evaluation.evaluate import evaluate as measure
     from jumok.runs.load import load
     from jumok.training.tasks import task_of_run
@@ -194,6 +208,8 @@ def _row(run: Path, task: str, material: Any, device: str, flags: Mapping[str, A
     for name, value in dataclasses.asdict(measured).items():
         figures[name] = value
         figures |= {one: comparison[one] for kind in BASELINES if (one := f"{kind}_{name}") in comparison}
+    if free:
+        figures["free"] = _free_figures(model)
     return {
         "run": str(run),
         "parameters": model.parameter_count(),
@@ -201,6 +217,16 @@ def _row(run: Path, task: str, material: Any, device: str, flags: Mapping[str, A
         "figures": figures | {"seen_in_training": comparison.get("seen_in_training")},
         "notices": [*_lost_text(measured), *_training_data(comparison)],
     }
+
+
+def _free_figures(model: Any) -> dict[str, Any]:
+    """Return the share of fitting or honest answers to free messages, in all and by kind, and these answers."""
+    from jumok.evaluation.chat import evaluate_chat, share_of
+
+    found = evaluate_chat(model, free_table())
+    figures = dataclasses.asdict(found)
+    share = share_of([one.outcome for one in found.judgements])
+    return {"all": dataclasses.asdict(share), "kinds": figures["skills"], "judgements": figures["judgements"]}
 
 
 def _lost_text(measured: Any) -> Iterator[str]:
@@ -236,7 +262,7 @@ def _training_data(comparison: Mapping[str, Any]) -> Iterator[str]:
 
 def _show_one(figures: dict[str, Any], as_json: bool) -> None:
     """Print a line for each figure of a model."""
-    from jumok.cli.console.tables import show_figures, show_skills
+    from jumok.cli.console.tables import show_figures, show_free, show_skills
 
     if as_json:
         print_json(figures)
@@ -247,11 +273,13 @@ def _show_one(figures: dict[str, Any], as_json: bool) -> None:
     show_figures(shown)
     if skills := figures.get("skills"):
         show_skills({"": skills})
+    if free := figures.get("free"):
+        show_free({"": free})
 
 
 def _show_several(task: str, models: Sequence[dict[str, Any]], as_json: bool) -> None:
     """Print a line for each model."""
-    from jumok.cli.console.tables import show_models, show_skills
+    from jumok.cli.console.tables import show_free, show_models, show_skills
 
     rows = []
     for model in models:
@@ -265,3 +293,5 @@ def _show_several(task: str, models: Sequence[dict[str, Any]], as_json: bool) ->
         show_models(rows, ("parameters", *COMPARED[task], "tokens_per_second"))
         if any(row.get("skills") for row in rows):
             show_skills({row["name"]: row["skills"] for row in rows})
+        if any(row.get("free") for row in rows):
+            show_free({row["name"]: row["free"] for row in rows})

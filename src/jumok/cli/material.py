@@ -92,6 +92,14 @@ def talk_table(rows: int, part: str = "train") -> Table:
     return from_conversations(talk.write(rows, part=part), name=tr("talk (built in)"))
 
 
+def free_table() -> Table:
+    """Write the messages that people type to a chatbot, as a table of conversations."""
+    from jumok.corpora import free
+    from jumok.text.conversations import from_conversations
+
+    return from_conversations(free.write(), name=tr("free messages (built in)"))
+
+
 def stories_text() -> Text:
     """Write the built-in corpus of stories, as a text."""
     from jumok import text as reader

@@ -7,15 +7,19 @@
     checks          share of the greedy answers with a check that pass it (`jumok.evaluation.checks`)
     skills          by the skill that conversations exercise: the share of right answers. Where answers of a
                     conversation have checks, those are judged, by their checks; otherwise all, by exact match
+    empty           number of answers without text
+    looping         number of answers that did not end by themselves: they repeat themselves, or are much longer than
+                    the right ones
 
 Each answer is written after the right messages before it, not after the model's own. Shares have standard errors.
+Empty and looping answers are not right, whatever their checks accept.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -24,7 +28,7 @@ from jumok.data.packing import PackedRows, Text, row_length
 from jumok.data.rows import evenly_spread
 from jumok.errors import TextError
 from jumok.evaluation.checks import passes
-from jumok.inference.chat import answer_chats, has_room, in_context, require_chat
+from jumok.inference.chat import Answer, answer_chats, has_room, in_context, require_chat
 from jumok.models import Model
 from jumok.models.checks import require_finite
 from jumok.models.gpt import GPT, token_losses
@@ -36,20 +40,39 @@ from jumok.text.hangul import nfc
 from jumok.tokenizers import ChatTemplate
 
 LARGEST_BATCH = 32  # rows
+LEAST_ROOM = 128  # tokens that an answer may have, however short the right ones are
+
+Outcome = Literal["right", "wrong", "empty", "looping"]
 
 
 @dataclass(frozen=True)
 class Share:
-    """answers: that were judged. right: the share of them that is right. error: its standard error."""
+    """How many answers were judged, the share of them that is right, and its standard error.
+
+    wrong, empty, looping: how many of the others are; see the head of this module.
+    """
 
     answers: int
     right: float
     error: float
+    wrong: int
+    empty: int
+    looping: int
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """An answer that was judged for its skill. messages: the texts of the messages before it."""
+
+    skill: str
+    messages: tuple[str, ...]
+    answer: str
+    outcome: Outcome
 
 
 @dataclass(frozen=True, kw_only=True)
 class ChatEvaluation:
-    """How well a model answers; the head of this module defines the first five.
+    """How well a model answers; the head of this module defines the figures.
 
     exact_match_error, checks_error: standard errors. rows: conversations that were read. left_out: those whose last
     exchange is longer than the context, which were not. answers: that were written. chars: of the right answers.
@@ -65,9 +88,12 @@ class ChatEvaluation:
     rows: int
     left_out: int
     answers: int
+    empty: int
+    looping: int
     chars: int
     tokens: int
     skills: dict[str, Share] = field(default_factory=dict)
+    judgements: list[Judgement] = field(default_factory=list)
 
 
 def evaluate_chat(model: Model, table: Table, *, most_rows: int | None = None) -> ChatEvaluation:
@@ -117,9 +143,12 @@ def evaluate_chat(model: Model, table: Table, *, most_rows: int | None = None) -
         rows=len(kept),
         left_out=len(found) - len(kept),
         answers=len(questions),
+        empty=judged.outcomes.count("empty"),
+        looping=judged.outcomes.count("looping"),
         chars=chars,
         tokens=sum(len(chat.text[0]) for chat in kept),
         skills=judged.skills,
+        judgements=judged.judgements,
     )
 
 
@@ -253,6 +282,14 @@ class Question(NamedTuple):
         """Judge an answer: by the check, or else by exact match."""
         return passes(self.check, answer) if self.check else self.is_exact(answer)
 
+    def outcome(self, answer: Answer) -> Outcome:
+        """Judge an answer of a model."""
+        if answer.finish != "stop":
+            return "looping"
+        if not answer.text.strip():
+            return "empty"
+        return "right" if self.is_right(answer.text) else "wrong"
+
     def is_exact(self, answer: str) -> bool:
         """Return whether an answer is the right one, white space at both ends left aside."""
         return nfc(answer).strip() == nfc(self.right["content"]).strip()
@@ -267,45 +304,65 @@ def questions_in(messages: Sequence[Message], skill: str, checks: Sequence[str])
         yield Question(messages, place, check, skill, counts=bool(check) or not judged)
 
 
-def greedy_answers(model: GPT, before: Sequence[Sequence[Message]], longest: int) -> list[str]:
-    """Return the greedy answers to conversations; "" where the last message leaves no room for one.
+def greedy_answers(model: GPT, before: Sequence[Sequence[Message]], longest: int) -> list[Answer]:
+    """Return the greedy answers to conversations; empty ones where the last message leaves no room for one.
 
     Args:
         longest: tokens that a right answer has at most.
     """
-    tokens = min(model.config.context_length, longest + longest // 2 + 1)
+    tokens = min(model.config.context_length, max(longest + longest // 2 + 1, LEAST_ROOM))
     fitting = [place for place, messages in enumerate(before) if has_room(model, messages, tokens)]
     answers = answer_chats(model, [before[place] for place in fitting], tokens=tokens)
-    found = [""] * len(before)
+    found = [text_answer("")] * len(before)
     for place, [answer] in zip(fitting, answers, strict=True):
-        found[place] = answer.text
+        found[place] = answer
     return found
 
 
+def text_answer(text: str) -> Answer:
+    """Return a text as an answer that ended by itself."""
+    return Answer(text=text, reasoning="", ids=(), finish="stop")
+
+
 class Judged(NamedTuple):
-    """How many answers are right: by exact match, by their checks (None: there are none), and by skill."""
+    """How many answers are right: by exact match, by their checks (None: there are none), and by skill.
+
+    outcomes: of all answers. judgements: of those that are judged for their skills.
+    """
 
     exact: Share
     checked: Share | None
     skills: dict[str, Share]
+    outcomes: list[Outcome]
+    judgements: list[Judgement]
 
 
-def judge(questions: Sequence[Question], answers: Sequence[str]) -> Judged:
+def judge(questions: Sequence[Question], answers: Sequence[Answer]) -> Judged:
     """Compare answers with the right ones."""
-    pairs = list(zip(questions, answers, strict=True))
-    checked = [question.is_right(answer) for question, answer in pairs if question.check]
-    by_skill: dict[str, list[bool]] = {}
-    for question, answer in pairs:
+    outcomes = [question.outcome(answer) for question, answer in zip(questions, answers, strict=True)]
+    checked, exact = [], []
+    by_skill: dict[str, list[Outcome]] = {}
+    judgements = []
+    for question, answer, outcome in zip(questions, answers, outcomes, strict=True):
+        exact.append("right" if answer.finish == "stop" and question.is_exact(answer.text) else "wrong")
+        if question.check:
+            checked.append(outcome)
         if question.skill and question.counts:
-            by_skill.setdefault(question.skill, []).append(question.is_right(answer))
+            by_skill.setdefault(question.skill, []).append(outcome)
+            texts = tuple(message["content"] for message in question.before)
+            judgements.append(Judgement(question.skill, texts, answer.text, outcome))
     return Judged(
-        exact=_share([question.is_exact(answer) for question, answer in pairs]),
-        checked=_share(checked) if checked else None,
-        skills={skill: _share(by_skill[skill]) for skill in sorted(by_skill)},
+        exact=share_of(exact),
+        checked=share_of(checked) if checked else None,
+        skills={skill: share_of(by_skill[skill]) for skill in sorted(by_skill)},
+        outcomes=outcomes,
+        judgements=judgements,
     )
 
 
-def _share(judged: Sequence[bool]) -> Share:
+def share_of(outcomes: Sequence[str]) -> Share:
     """Return the share of right answers with its standard error, that of a binomial distribution."""
-    share = sum(judged) / max(1, len(judged))
-    return Share(len(judged), share, (share * (1 - share) / max(1, len(judged))) ** 0.5)
+    count = max(1, len(outcomes))
+    share = outcomes.count("right") / count
+    error = (share * (1 - share) / count) ** 0.5
+    return Share(len(outcomes), share, error, *map(outcomes.count, ("wrong", "empty", "looping")))

@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from jumok.corpora.catalogue import Corpus
-from jumok.messages import tr
+from jumok.messages import message, tr
 from jumok.text import with_signs
 
 
@@ -43,16 +43,48 @@ def show_skills(models: Mapping[str, Mapping[str, Mapping[str, float]]]) -> None
     Args:
         models: by name, the figures of each skill as `jumok.evaluation.chat.Share` has them.
     """
+    _show_shares(models, tr("skill"), tr("right, %"), [])
+
+
+def show_free(models: Mapping[str, Mapping[str, Any]]) -> None:
+    """Print a line for each kind of free messages, as `show_skills`, and lines for all of them.
+
+    Args:
+        models: by name, "all" and "kinds" with the figures of `jumok.evaluation.chat.Share`.
+    """
+    shares = [free["all"] for free in models.values()]
+    lines = [[tr("all"), f"{shares[0]['answers']:,}", *map(_share_cell, shares)]]
+    for outcome in (message("wrong"), message("empty"), message("looping")):
+        counts = [one[outcome] for one in shares]
+        cells = [
+            f"{count / one['answers']:.1%} ({count:,})".replace("%", "")
+            for count, one in zip(counts, shares, strict=True)
+        ]
+        lines.append([tr(outcome), "", *cells])
+    kinds = {name: free["kinds"] for name, free in models.items()}
+    _show_shares(kinds, tr("free messages"), tr("fitting or honest, %"), lines)
+
+
+def _show_shares(
+    models: Mapping[str, Mapping[str, Mapping[str, float]]], what: str, share: str, last: Sequence[Sequence[str]]
+) -> None:
+    """Print a line for each skill or kind, and last lines. what, share: headings; the second of a single model."""
     table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
-    table.add_column(tr("skill"))
+    table.add_column(what)
     table.add_column(tr("answers"), justify="right")
     for name in models:
-        table.add_column(Text(name or tr("right, %")), justify="right")
+        table.add_column(Text(name or share), justify="right")
     for skill in dict.fromkeys(skill for shares in models.values() for skill in shares):
         found = [shares.get(skill) for shares in models.values()]
-        cells = ["–" if one is None else f"{one['right']:.1%} ± {one['error']:.1%}".replace("%", "") for one in found]
+        cells = ["–" if one is None else _share_cell(one) for one in found]
         table.add_row(Text(skill), f"{max(one['answers'] for one in found if one):,}", *cells)
+    for line in last:
+        table.add_row(*line)
     Console().print(table)
+
+
+def _share_cell(share: Mapping[str, float]) -> str:
+    return f"{share['right']:.1%} ± {share['error']:.1%}".replace("%", "")
 
 
 def show_candidates(masks: Sequence[Sequence[tuple[int, str, float]]]) -> None:

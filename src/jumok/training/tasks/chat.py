@@ -29,6 +29,7 @@ from jumok.evaluation.chat import (
     judge,
     questions_in,
     said,
+    text_answer,
 )
 from jumok.evaluation.nearest import NearestQuestion
 from jumok.inference.chat import answer_chats
@@ -362,7 +363,7 @@ def _baselines(learned: Sequence[Row], asked: Sequence[Row]) -> dict[str, float]
         ("baseline", [usual] * len(questions)),
         ("nearest", [right[nearest.find(one.asked)] for one in questions]),
     ):
-        judged = judge(questions, answers)
+        judged = judge(questions, list(map(text_answer, answers)))
         found[f"{name}_exact_match"] = judged.exact.right
         if judged.checked:
             found[f"{name}_checks"] = judged.checked.right
