@@ -39,6 +39,7 @@ from jumok.models.gpt import GPT
 from jumok.runs.config import training_of
 from jumok.runs.folder import RunFolder
 from jumok.runs.load import load
+from jumok.training.policy import gains_by_compiling
 from jumok.training.tasks import TASKS
 from plain_gpt import PlainGPT, PlainTraining
 from speed import OurTraining, Rounds, StockTraining, describe, interleave, our_training
@@ -150,11 +151,12 @@ def serve_jumok(name: str, options: argparse.Namespace, stack: ExitStack) -> Non
     measured = {"precision": config.precision, "attention": config.attention}  # once, so that all do the same
     works = {f"jumok, {config.precision}": first}
     compiling = not options.no_compile and has_compiler(device)
-    how, mode = (", compiled", "on") if compiling else ("", "off")
     if compiling:
-        works[f"jumok, {config.precision}{how}"] = ours(
+        works[f"jumok, {config.precision}, compiled"] = ours(
             name, options, stack, optimizer="adamw", compile="on", **measured
         )
+    as_it_comes = compiling and gains_by_compiling(config.precision, device)
+    how, mode = (", compiled", "on") if as_it_comes else ("", "off")
     works[f"jumok, {config.precision}, Muon{how}"] = ours(name, options, stack, compile=mode, **measured)
     trainer.folder.write_parameters(trainer.model)
     take_steps(

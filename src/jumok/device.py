@@ -97,6 +97,11 @@ def _name_on_macos() -> str:
     return answer.decode(errors="replace").strip()
 
 
+def has_avx512() -> bool:
+    """Return whether PyTorch uses the AVX-512 instructions of this processor."""
+    return torch.backends.cpu.get_cpu_capability() == "AVX512"
+
+
 def instructions() -> str:
     """Return a name for the instructions that PyTorch may use: a file name, different for different processors."""
     features = f"{processor_name(torch.device('cpu'))} {_fact_on_linux('flags', 'Features')}"

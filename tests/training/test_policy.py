@@ -36,6 +36,7 @@ OPEN = {"precision": "auto", "attention": "auto", "compile": "auto"}
 def _machine(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tests do not depend on the processor, or on a compiler."""
     processor(monkeypatch, bfloat16=True)
+    monkeypatch.setattr(planning, "has_avx512", lambda: True)
     monkeypatch.setattr(planning, "has_compiler", lambda _: True)
 
 
@@ -168,6 +169,20 @@ def test_a_run_is_compiled_if_it_is_long(
     trainer = start(**{"steps": None, "passes": 0, "compile": "auto", **settings})
     assert trainer.config.compile == chosen
     assert any(text.startswith("The run will end after") for text in trainer.notices) is ("passes" in settings)
+
+
+@pytest.mark.parametrize(
+    ("precision", "compile", "chosen"),
+    [("float32", "auto", "off"), ("float32", "on", "on"), ("bfloat16", "auto", "on")],
+)
+def test_float32_without_avx512_is_not_compiled(
+    start: Start, monkeypatch: pytest.MonkeyPatch, precision: str, compile: str, chosen: str
+) -> None:
+    """A compiled step took 1.136 s on a Zen 3, the others 1.118 s, and the first one ended after 12 s instead of 6."""
+    steps_take(1.0, monkeypatch)
+    monkeypatch.setattr(planning, "has_avx512", lambda: False)
+    trainer = start(steps=None, passes=0, minutes=60.0, compile=compile, precision=precision)
+    assert trainer.config.compile == chosen
 
 
 # --- jumok train --explain ---
