@@ -23,7 +23,7 @@ from typing import Any
 
 from jumok.cli.process import process_seconds
 from jumok.memory import collecting_nothing
-from jumok.processors import let_waiting_threads_sleep
+from jumok.processors import waiting_threads
 
 PHASES = {
     "reading": ["jumok.cli.train_request:read_material"],
@@ -100,7 +100,7 @@ def heading() -> str:
 
 def main() -> None:
     before = process_seconds()
-    let_waiting_threads_sleep()
+    waiting_threads()
     watch = Stopwatch()
     with collecting_nothing(), watch.phase("torch"):
         importlib.import_module("torch")

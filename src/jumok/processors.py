@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 import ctypes
+import math
 import os
 import sys
 import time
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 # The environment variables for how OpenMP threads wait: of the standard, of GNU, of LLVM and Intel.
 WAITING_POLICIES = {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME"}
-BUSY_PROCESSORS = 8  # threads sleep if other programs keep at least one processor of this many busy
+# Threads sleep if other programs keep at least one processor of so many busy, and half a processor at least. On two
+# processors, steps with sleeping threads took 1.6 times as long as with spinning ones beside programs of a lower
+# priority, and 0.7 times beside a busy loop of the same one (bench/LOG.md).
+BUSY_PROCESSORS, LEAST_BUSY = 8, 0.5
 SAMPLES, SAMPLE_SECONDS = 5, 0.01
+MINUTE = 60.0  # seconds
+LOWEST_PRIORITY, SCHED_IDLE = 20, b"5"  # a policy of sched(7) below that of nice 19
 
 
 def processors() -> int:
@@ -60,37 +68,153 @@ def import_numpy() -> None:
         del os.environ["OPENBLAS_NUM_THREADS"]
 
 
-def let_waiting_threads_sleep() -> bool:
-    """Set OMP_WAIT_POLICY=PASSIVE if other programs keep the processors busy.
+class Waiting(NamedTuple):
+    """How the OpenMP threads of this process wait for each other.
+
+    sleep: whether they sleep at once, by `OMP_WAIT_POLICY=PASSIVE`, or spin for a while, as is the default of OpenMP.
+    reason: "others" (programs use the processors), "container" (it may use fewer processors than there are threads),
+    "free" (neither), "alone" (there is one thread), "environment" (a variable was set), "loaded" (torch was, too
+    early), "unknown" (there is no /proc). busy: processors that other programs use; processors: how many there are to
+    share.
+    """
+
+    sleep: bool
+    reason: str
+    busy: float = 0.0
+    processors: float = 0.0
+
+
+_waiting: Waiting | None = None
+
+
+def waiting_threads() -> Waiting:
+    """Decide once how waiting threads wait, before torch is loaded, and set OMP_WAIT_POLICY=PASSIVE if they sleep.
 
     Waiting threads that spin are faster if each has a processor of its own. Otherwise they take the processor from the
-    thread that they wait for. OpenMP reads the variable when torch is loaded, so this must be called before. A choice
-    in the environment is kept.
-
-    Returns:
-        Whether the variable was set.
+    thread that they wait for. OpenMP reads the variable when torch is loaded. A choice in the environment is kept.
     """
-    chosen = WAITING_POLICIES & os.environ.keys()
-    if chosen or "torch" in sys.modules or other_running_threads() * BUSY_PROCESSORS < (os.cpu_count() or 1):
-        return False
-    os.environ["OMP_WAIT_POLICY"] = "PASSIVE"
-    return True
+    global _waiting
+    if _waiting is None:
+        _waiting = _decided(Path("/"))
+        if _waiting.sleep:
+            os.environ["OMP_WAIT_POLICY"] = "PASSIVE"
+    return _waiting
 
 
-def other_running_threads() -> int:
-    """Count the threads of the machine other than this one that run or wait for a processor; 0 if it is not reported.
+def _decided(root: Path) -> Waiting:
+    """Return how threads should wait. root: of the file system whose `proc` and `sys` are read."""
+    if WAITING_POLICIES & os.environ.keys():
+        return Waiting(False, "environment")
+    if "torch" in sys.modules:
+        return Waiting(False, "loaded")
+    if computing_threads() < 2:
+        return Waiting(False, "alone")
+    limit, busy = processor_limit(root), busy_processors(root)
+    available = min(limit, os.cpu_count() or 1)
+    if limit < computing_threads():
+        return Waiting(True, "container", busy or 0.0, available)
+    if busy is None:
+        return Waiting(False, "unknown")
+    sleep = busy >= max(LEAST_BUSY, available / BUSY_PROCESSORS)
+    return Waiting(sleep, "others" if sleep else "free", busy, available)
 
-    The smallest of several samples counts.
+
+def busy_processors(root: Path) -> float | None:
+    """Return how many processors other programs have used in the last minute, and use now; None if not reported.
+
+    Programs of a lower priority than this process do not count: the scheduler hardly lets them disturb it. A program
+    counts as what it has used of its life, or as one processor if it runs in all of several samples. Both say little of
+    the last minute, so the load average of that minute, less what programs of a lower priority have of it, is the most:
+    neither a moment of work nor a program that has ended counts.
+
+    Args:
+        root: of the file system whose `proc` is read.
     """
-    samples = []
-    for _ in range(SAMPLES):
-        try:
-            running = Path("/proc/loadavg").read_text(encoding="ascii").split()[3].partition("/")[0]
-            samples.append(int(running) - 1)
-        except (OSError, ValueError, IndexError):
-            return 0
+    proc, own = root / "proc", os.getpid()
+    try:
+        load = float((proc / "loadavg").read_text(encoding="ascii").split()[0])
+        uptime = float((proc / "uptime").read_text(encoding="ascii").split()[0])
+    except (OSError, ValueError, IndexError):
+        return None
+    found = {int(folder.name): _read_stat(folder) for folder in proc.iterdir() if folder.name.isdecimal()}
+    programs = {pid: stat for pid, stat in found.items() if pid != own and stat is not None}
+    running = {pid for pid, stat in programs.items() if stat.is_running}
+    for _ in range(SAMPLES - 1):
+        if not running:
+            break
         time.sleep(SAMPLE_SECONDS)
-    return max(0, min(samples))
+        running = {pid for pid in running if (stat := _read_stat(proc / str(pid))) is not None and stat.is_running}
+    equal = lower = 0.0
+    for pid, stat in programs.items():
+        age = max(MINUTE, uptime - stat.began)
+        used = max(float(pid in running), min(stat.seconds / age, stat.threads))
+        if stat.nice > _niceness():
+            lower += used
+        else:
+            equal += used
+    return min(equal, max(0.0, load - lower))
+
+
+class _Stat(NamedTuple):
+    """A program in /proc. began: seconds after the start of the system. seconds: that it has used of a processor."""
+
+    is_running: bool
+    seconds: float
+    nice: int
+    threads: int
+    began: float
+
+
+def _read_stat(folder: Path) -> _Stat | None:
+    """Read the state of a program by proc_pid_stat(5); None if it has ended."""
+    try:
+        fields = (folder / "stat").read_bytes().rpartition(b")")[2].split()  # the name before may hold blanks
+        ticks = os.sysconf("SC_CLK_TCK")
+        return _Stat(
+            is_running=fields[0] == b"R",
+            seconds=(int(fields[11]) + int(fields[12])) / ticks,
+            nice=LOWEST_PRIORITY if fields[38] == SCHED_IDLE else int(fields[16]),
+            threads=int(fields[17]),
+            began=int(fields[19]) / ticks,
+        )
+    except (OSError, AttributeError, ValueError, IndexError):
+        return None
+
+
+def _niceness() -> int:
+    return os.getpriority(os.PRIO_PROCESS, 0)
+
+
+def processor_limit(root: Path) -> float:
+    """Return how many processors the control group of this process may use, as of a container; infinity: all.
+
+    Args:
+        root: of the file system whose `proc` and `sys` are read.
+    """
+    groups, limits = root / "sys" / "fs" / "cgroup", [math.inf]
+    try:
+        lines = (root / "proc" / "self" / "cgroup").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return math.inf
+    for hierarchy, controllers, path in (line.split(":", 2) for line in lines if line.count(":") >= 2):
+        names = path.strip("/").split("/") if path.strip("/") else []
+        base = groups if hierarchy == "0" else groups / controllers
+        if hierarchy != "0" and "cpu" not in controllers.split(","):
+            continue
+        for depth in range(len(names) + 1):  # inside a container, the path may be that of the host; then the top holds
+            limits.append(_limit_of(base.joinpath(*names[:depth])))
+    return min(limits)
+
+
+def _limit_of(group: Path) -> float:
+    """Return the limit of a control group, by version 2 or 1."""
+    with suppress(OSError, ValueError):
+        quota, period = (group / "cpu.max").read_text(encoding="ascii").split()
+        return math.inf if quota == "max" else int(quota) / int(period)
+    with suppress(OSError, ValueError):
+        quota, period = ((group / f"cpu.cfs_{name}_us").read_text(encoding="ascii") for name in ("quota", "period"))
+        return math.inf if int(quota) < 0 else int(quota) / int(period)
+    return math.inf
 
 
 def may_have_gpu() -> bool:

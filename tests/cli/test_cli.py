@@ -864,38 +864,14 @@ def test_train_stops_at_a_figure_and_tells_the_time_of_the_whole_process(jumok: 
 # --- a busy machine ---
 
 
-@pytest.mark.parametrize(
-    ("others", "processors", "given", "policy"),
-    [
-        (1, 2, {}, "PASSIVE"),
-        (1, 64, {}, None),
-        (1, 2, {"GOMP_SPINCOUNT": "1000"}, None),
-        (1, 2, {"OMP_WAIT_POLICY": "ACTIVE"}, "ACTIVE"),
-    ],
-)
-def test_threads_sleep_where_others_work(
-    monkeypatch: pytest.MonkeyPatch, others: int, processors: int, given: dict[str, str], policy: str | None
-) -> None:
-    """With a busy loop beside it a step took 0.95 s, at worst 13.8, for threads that wait took the processors."""
-    for name in waiting.WAITING_POLICIES:
-        monkeypatch.setenv(name, "")  # so that it is as before when the test is over
-        monkeypatch.delenv(name)
-    for name, value in given.items():
-        monkeypatch.setenv(name, value)
-    monkeypatch.setattr(waiting, "other_running_threads", lambda: others)
-    monkeypatch.setattr(os, "cpu_count", lambda: processors)
-    monkeypatch.delitem(sys.modules, "torch")
-    assert waiting.let_waiting_threads_sleep() is (policy == "PASSIVE")
-    assert os.environ.get("OMP_WAIT_POLICY") == policy
-
-
 def test_a_program_that_trains_lets_them_sleep_too() -> None:
     """`jumok.train(minutes=0.7)` made two steps on a busy machine: only `jumok train` set the policy."""
     code = (
-        "import os, jumok.processors as processors; processors.other_running_threads = lambda: 99; import jumok; "
+        "import os, jumok.processors as processors; processors.busy_processors = lambda root: 99.0; import jumok; "
         "print('OMP_WAIT_POLICY' in os.environ); jumok.train; print(os.environ['OMP_WAIT_POLICY'])"
     )
     environment = {name: value for name, value in os.environ.items() if name not in waiting.WAITING_POLICIES}
+    environment["OMP_NUM_THREADS"] = "2"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=True)
     assert done.stdout.split() == ["False", "PASSIVE"]
 
@@ -957,8 +933,8 @@ def test_a_busy_machine_is_told_of_only_where_something_is_trained(
     jumok: Jumok, text: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The notice stood before each message on a wrong use, too."""
-    monkeypatch.setattr("jumok.cli.process.let_waiting_threads_sleep", lambda: True)
-    notice = "waiting threads sleep"
+    monkeypatch.setattr("jumok.cli.process.waiting_threads", lambda: waiting.Waiting(True, "others", 1.25, 2))
+    notice = "Other programs keep 1.2 of 2 processors busy, so waiting threads sleep"
     for wrong in (["train", "nope.txt"], ["train", text, "--steps", "2", "--n-head", "0"], ["train", "--resume"]):
         end = jumok(*wrong)
         assert end.code != 0

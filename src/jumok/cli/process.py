@@ -6,10 +6,20 @@ import os
 import time
 from pathlib import Path
 
-from jumok.messages import tr
-from jumok.processors import let_waiting_threads_sleep
+from jumok.messages import message, tr
+from jumok.processors import computing_threads, waiting_threads
 
 IMPORTED = time.monotonic()
+SLEEPING = {
+    "others": message(
+        "Other programs keep {busy:.1f} of {processors:g} processors busy, so waiting threads sleep "
+        "(OMP_WAIT_POLICY=PASSIVE). Training is faster without those programs."
+    ),
+    "container": message(
+        "{threads} threads share the {processors:g} processors that this container may use, so waiting threads sleep "
+        "(OMP_WAIT_POLICY=PASSIVE). Training may be faster with as many threads as processors: OMP_NUM_THREADS."
+    ),
+}
 
 
 def process_seconds() -> float:
@@ -28,9 +38,9 @@ def sleep_where_busy() -> str:
     Returns:
         A notice for the user, or "". Show it once it is known that there is something to train.
     """
-    if not let_waiting_threads_sleep():
+    waiting = waiting_threads()
+    if not waiting.sleep:
         return ""
-    return tr(
-        "Other programs use the processors, so waiting threads sleep (OMP_WAIT_POLICY=PASSIVE). "
-        "Training is faster without those programs."
-    )
+    facts = {"busy": waiting.busy, "processors": waiting.processors, "threads": computing_threads()}
+    sentence = SLEEPING[waiting.reason]
+    return tr(sentence, **facts)

@@ -31,7 +31,7 @@ from jumok.corpora.hub import folder_of
 from jumok.errors import ConfigError
 from jumok.files import on_disk
 from jumok.messages import shell, tr
-from jumok.processors import let_waiting_threads_sleep
+from jumok.processors import waiting_threads
 
 if TYPE_CHECKING:
     from jumok.training.subscribers.progress import TrainingView
@@ -130,7 +130,7 @@ def train(
     if processes is not None and not in_launch(processes):
         raise click.exceptions.Exit(launch(processes, device))
     if rank_of_launch() > 0:
-        let_waiting_threads_sleep()
+        waiting_threads()
         raise click.exceptions.Exit(train_as_another_rank(device))
     busy = sleep_where_busy()
     if init is not None:

@@ -4,6 +4,6 @@ Whatever trains imports this package, from a terminal or from Python. Its first 
 how threads wait on a busy machine.
 """
 
-from jumok.processors import let_waiting_threads_sleep
+from jumok.processors import waiting_threads
 
-let_waiting_threads_sleep()
+waiting_threads()

@@ -28,6 +28,7 @@ from jumok.models import Model, build
 from jumok.models.checks import require_tokenizer
 from jumok.models.special_ids import frame_to_train
 from jumok.nn.attention import train_attention_by
+from jumok.processors import waiting_threads
 from jumok.runs.checkpoints import stored_tensors
 from jumok.runs.config import describe_model
 from jumok.runs.events import Finish
@@ -154,7 +155,11 @@ def start(
                     **describe_model(plan.shape, tokenizer),
                     **({} if run.adapters is None else {"adapter": run.adapters.describe()}),
                     "train": {**plan.config.to_dict(), "planned_tokens": plan.tokens},
-                    "machine": {**describe_machine(device), "processes": group.size},
+                    "machine": {
+                        **describe_machine(device),
+                        "processes": group.size,
+                        "waiting_threads": waiting_threads()._asdict(),
+                    },
                     "data": data,
                     "metrics": {},
                 }
