@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import regex
 
-from jumok.corpora import talk, templates
+from jumok.corpora import everyday, talk, templates
 from jumok.errors import ConfigError
 
 pytestmark = pytest.mark.slow
@@ -64,7 +64,7 @@ def test_answers_of_other_questions_of_the_skill_do_not_pass() -> None:
     for skill, found in of_skill.items():
         texts = sorted({text for text, _ in found})
         passed = sum(bool(regex.fullmatch(check, draw.choice(texts))) for _, check in found)
-        if skill != "unknown":  # which has one answer
+        if skill not in ("unknown", "outside"):  # which have few answers
             assert passed <= 0.35 * len(found), (skill, passed, len(found))
         for text, check in found[:20]:
             listed = " ".join(texts[:30])
@@ -73,7 +73,8 @@ def test_answers_of_other_questions_of_the_skill_do_not_pass() -> None:
 
 
 def test_an_answer_in_the_other_register_does_not_pass() -> None:
-    for text, check in (pair for row in sample("test") for pair in answers(row)):
+    pairs = (pair for row in sample("test") if row["skill"] not in everyday.GROUPS for pair in answers(row))
+    for text, check in pairs:
         if re.search("(이에요|예요)[.]$", text):
             casual = re.sub("이에요[.]$", "이야.", re.sub("예요[.]$", "야.", text))
             assert not regex.fullmatch(check, casual), (check, casual)
@@ -113,14 +114,17 @@ def test_patterns_follow_templates() -> None:
 def test_sums_are_right_and_steps_lead_to_them() -> None:
     for row in sample("train"):
         if row["skill"] == "sum" and (
-            asked := re.match(r"(\d+)(?:\+| 더하기 |에 )(\d+)", row["messages"][0]["content"])
+            asked := re.match(r"(\d+)(?: ?\+ ?| 더하기 |에 )(\d+)", row["messages"][-2]["content"])
         ):
             a, b = map(int, asked.groups())
-            answer = row["messages"][1]
+            answer = row["messages"][-1]
             assert re.match(r"\d+", answer["content"])[0] == str(a + b)  # type: ignore[index]
             steps = [tuple(map(int, re.findall(r"\d+", step))) for step in answer["reasoning_content"].split(", ")]
             assert all(x + y == z for x, y, z in steps)
             assert steps[0][:2] == (a % 10, b % 10)
+            if len(steps) == 1:
+                assert a + b == steps[0][2]
+                continue
             assert steps[1][:2] == (a // 10, b // 10)
             assert f"{steps[-1][2]}{steps[0][2] % 10}" == str(a + b)
 
@@ -129,17 +133,15 @@ def test_days_orders_and_letters_are_right() -> None:
     days = "월화수목금토일"
     for row in sample("train"):
         *_, asked, answer = (message["content"] for message in row["messages"])
-        if row["skill"] == "day" and (found := re.search(r"(.)요일.*?(\d+)일 뒤", asked)):
+        if row["skill"] == "day" and (found := re.search(r"(.)요일.*?(\d+)일 ?뒤", asked)):
             assert answer[0] == days[(days.index(found[1]) + int(found[2])) % 7]
         if row["skill"] == "sort":
             numbers = [int(number) for number in re.findall(r"\d+", asked)]
             assert [int(n) for n in re.findall(r"\d+", answer)] == sorted(numbers, reverse="큰" in asked)
         if row["skill"] == "reverse":
-            word = re.match("[가-힣]+?(?=[을를] )", asked)
-            assert word is not None
-            assert answer.startswith(word[0][::-1])
+            assert any(answer.startswith(asked[:end][::-1]) for end in range(2, 8)), asked
         if row["skill"] == "final":
-            last = re.match("([가-힣]+?)(?=의 마|은 무|는 무)", asked)[0][-1]  # type: ignore[index]
+            last = re.match("([가-힣]+?)(?=의 ?마|은 ?무|는 ?무)", asked)[0][-1]  # type: ignore[index]
             tail = unicodedata.normalize("NFD", last)[2:]
             assert ("받침이 없어" in answer) == (not tail)
 
@@ -147,7 +149,8 @@ def test_days_orders_and_letters_are_right() -> None:
 def test_chains_go_on_with_the_last_syllable_and_repeat_no_word() -> None:
     for row in sample("train"):
         if row["skill"] == "chain":
-            words = [re.findall("[가-힣]+", message["content"])[-1] for message in row["messages"]]
+            played = row["messages"][2 * next(at for at, check in enumerate(row["checks"]) if check) :]
+            words = [re.findall("[가-힣]+", message["content"])[-1] for message in played]
             assert all(word[-1] == following[0] for word, following in pairwise(words)), words
             assert len(set(words)) == len(words)
 
@@ -155,12 +158,12 @@ def test_chains_go_on_with_the_last_syllable_and_repeat_no_word() -> None:
 def test_particles_and_register_fit() -> None:
     """No 이에요 after a vowel, no 예요 after a consonant, and no polite answer to a casual question."""
     for row in sample("train"):
-        text = text_of(row)
+        text = row["messages"][-1]["content"]
         for before, ending in re.findall("([가-힣])(이에요|예요|야(?=[.?!]))", text):
             assert ((ord(before) - 0xAC00) % 28 > 0) == (ending == "이에요"), text
-        said = [message["content"] for message in row["messages"][::2]]
-        if row["skill"] != "chain":
-            assert len({bool(re.search("(요|세요)[.!?]$", sentence)) for sentence in said}) == 1, text
+        if row["skill"] in ("memory", "day", "opposite", "category"):
+            said = [row["messages"][at]["content"] for at in (-2, -1)]
+            assert len({bool(re.search("요[.!?]?$", sentence)) for sentence in said}) == 1, said
 
 
 # --- Parts and form -----------------------------------------------------------------------------------------------
@@ -188,12 +191,12 @@ def test_what_the_test_part_asks_never_occurs_in_training() -> None:
 def test_names_nouns_and_summands_of_the_test_part_are_new() -> None:
     texts = {part: "\n".join(map(text_of, sample(part))) for part in talk.PARTS}
     names = {
-        part: {*re.findall("(?<=[저나]는 )([가-힣]{2})(?=이?에요|예요|이?야)", texts[part])} - {"주목"}
+        part: {*re.findall("(?:안녕하세요|안녕|반가워요|반가워), ([가-힣]{2})(?: 님|아|야)", texts[part])}
         for part in talk.PARTS
     }
     assert len(names["test"]) > 20
     assert not names["train"] & names["test"]
-    words = {*re.findall("(?m)^([가-힣]+?)(?=의 마지막|의 첫|의 초성)", texts["test"])}
+    words = {*re.findall("(?m)^([가-힣]+?)(?=의 마지막 글자|의 첫 글자|의 초성)", texts["test"])}
     assert len(words) > 20
     assert not {word for word in words if re.search(rf"(?<![가-힣]){word}(?![가-힣])", texts["train"])}
     assert {*"".join(words)} <= {*texts["train"]}  # the syllables are not new
@@ -201,7 +204,7 @@ def test_names_nouns_and_summands_of_the_test_part_are_new() -> None:
         part: {frozenset(pair) for pair in re.findall(r"(\d+)\+(\d+):? ?", texts[part]) if len("".join(pair)) == 4}
         for part in talk.PARTS
     }
-    assert len(pairs["test"]) > 10
+    assert len(pairs["test"]) > 5
     assert not pairs["train"] & pairs["test"]
 
 
@@ -225,16 +228,17 @@ def test_conversations_are_short_and_in_form(part: str) -> None:
 def test_all_skills_occur() -> None:
     counts = Counter(row["skill"] for row in sample("train"))
     assert counts.keys() == talk.SKILLS.keys()
-    assert min(counts.values()) > 100
+    assert min(counts.values()) > 50
+    assert 0.3 < sum(counts[group] for group in everyday.GROUPS) / counts.total() < 0.45
 
 
 def test_thinking_can_be_left_out_and_is_in_the_plain_text() -> None:
     thinking, without = (list(talk.write(300, seed=1, thinking=which)) for which in (True, False))
     steps = [message for row in thinking for message in row["messages"] if "reasoning_content" in message]
-    assert len(steps) > 80
+    assert len(steps) > 50
     assert not [message for row in without for message in row["messages"] if "reasoning_content" in message]
     assert list(map(text_of, thinking)) == list(map(text_of, without))
-    row = next(row for row in thinking if row["skill"] == "sum")
+    row = next(row for row in thinking if row["skill"] == "sum" and len(row["messages"]) == 2)
     question, answer = row["messages"]
     assert talk.plain(row) == f"{question['content']}\n({answer['reasoning_content']}) {answer['content']}\n\n"
 
@@ -244,7 +248,7 @@ def test_rows_depend_on_the_seed_alone() -> None:
     assert rows[:200] == list(talk.write(200, seed=1))
     assert rows != list(talk.write(500, seed=2))
     text = "".join(map(talk.json_line, talk.write(500)))
-    assert hashlib.sha256(text.encode()).hexdigest()[:16] == "f1ae8771c69d518c"
+    assert hashlib.sha256(text.encode()).hexdigest()[:16] == "962d927b2027c6e9"
 
 
 @pytest.mark.parametrize(

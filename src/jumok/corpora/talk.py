@@ -1,8 +1,9 @@
 """The built-in corpus `talk`: short conversations in Korean, polite and casual, whose right answers are known.
 
-Each conversation exercises one skill: remembering a name, adding numbers, choosing a word. Each answer has a check, a
-regular expression that the whole answer must match. It accepts the right answer in several phrasings and in the
-register of the question. An answer that another skill gives on the way has the check "".
+Each conversation exercises one skill: remembering a name, adding numbers, choosing a word, small talk (`everyday.py`),
+saying what it does not know or cannot do. Each answer has a check, a regular expression that the whole answer must
+match. It accepts the right answer in several phrasings and in the register of the question. An answer that another
+skill gives on the way has the check "".
 
 The conversations of the test part ask what no conversation of the training part asks. What is asked (a name, two
 summands, three words) is hashed, and the hash decides the part. A word of the test part may be new as a whole; its
@@ -27,7 +28,7 @@ from random import Random
 from typing import Any, NamedTuple, TypeVar
 
 from jumok.config import require_choice, require_count
-from jumok.corpora import stories_grammar, templates
+from jumok.corpora import everyday, stories_grammar, templates
 from jumok.corpora.grammar import Grammar
 from jumok.corpora.numbers import read_native, read_number
 from jumok.text.hangul import split
@@ -35,6 +36,9 @@ from jumok.text.hangul import split
 PARTS = ("train", "test")
 SHARE = 8  # one of so many combinations belongs to the test part
 NOUNS_SHARE = 5  # one of so many nouns
+OPENED = 8  # one of so many conversations of a skill begins with small talk
+LONGEST = 250  # characters of a conversation with small talk, with five for the roles of each message
+MOST_EXCHANGES = 6
 
 T = TypeVar("T")
 Row = dict[str, Any]
@@ -89,7 +93,13 @@ def _write(rows: int, draw: _Draw, thinking: bool) -> Iterator[Row]:
         draw.casual = draw.below(2) == 1
         messages: list[dict[str, str]] = []
         checks = []
-        for exchange in SKILLS[skill](draw):
+        exchanges = SKILLS[skill](draw)
+        if skill not in everyday.GROUPS:
+            exchanges = [one._replace(question=everyday.hurried(draw, one.question)) for one in exchanges]
+        if skill not in everyday.GROUPS and draw.below(OPENED) == 0:
+            opening = _small_talk(draw, everyday.GROUPS, first=True)._replace(check="")
+            exchanges = [opening, *exchanges] if _fits([opening, *exchanges]) else exchanges
+        for exchange in exchanges:
             answer = {"role": "assistant", "content": exchange.answer}
             if thinking and exchange.steps:
                 answer["reasoning_content"] = exchange.steps
@@ -164,8 +174,7 @@ def _greeting(draw: _Draw) -> list[Exchange]:
     name = _name if draw.casual else draw.of((_name, _full_name))
     exchanges = [draw.asked("greeting", name=name(draw))]
     if draw.below(2):
-        said = draw.of(_material()["social"])
-        exchanges.append(draw.ask([said["ask"]], said["answer"]))
+        exchanges.append(_small_talk(draw, ("everyday", "self"), first=False))
     return exchanges
 
 
@@ -187,7 +196,7 @@ def _told(draw: _Draw, count: int) -> tuple[list[Exchange], list[tuple[str, str]
     def make() -> list[tuple[str, str]]:
         return [(kind, _fact(draw, kind)) for kind in draw.several(every, count)]
 
-    told = draw.fresh(make)
+    told = draw.fresh(make) if count else []
     said = [_said(draw, kind, x, "tell", "heard")._replace(check="") for kind, x in told]
     return said, told, [kind for kind in every if kind not in dict(told)]
 
@@ -206,9 +215,19 @@ def _memory(draw: _Draw) -> list[Exchange]:
 
 
 def _unknown(draw: _Draw) -> list[Exchange]:
-    exchanges, _, untold = _told(draw, 1 + draw.below(2))
-    answers = _material()["skills"]["unknown"]["answer"]
-    asked = _said(draw, draw.of(untold), "가", "ask", "answer")
+    """Ask for something that was not told, sometimes before anything was."""
+    exchanges, _, untold = _told(draw, draw.below(3))
+    personal, answers = _material()["personal"], _material()["skills"]["unknown"]["answer"]
+    kind = draw.below(6)
+    if kind < 2:
+        thing = draw.of(
+            [word for word in _words("personal", "things") if (_hash(word) % NOUNS_SHARE == 0) == draw.test]
+        )
+        asked = draw.ask(personal["ask"], answers, x=thing.replace("_", " "))
+    elif kind == 2 and not exchanges:
+        asked = draw.ask(personal["said"], answers)
+    else:
+        asked = _said(draw, draw.of(untold), "가", "ask", "answer")
     return [*exchanges, Exchange(asked.question, *draw.ask([""], answers)[1:])]
 
 
@@ -232,10 +251,11 @@ def _steps(a: int, b: int) -> str:
 
 
 def _sum(draw: _Draw) -> list[Exchange]:
-    a, b = _pair(draw, range(10, 100), range(10, 100))
+    tens, ones = range(10, 100), range(1, 10)
+    a, b = _pair(draw, *draw.of(((tens, tens), (tens, tens), (tens, tens), (tens, ones), (ones, tens), (ones, ones))))
     texts, steps = (str(a + b), read_number(a + b)), _steps(a, b)
     if draw.below(3):
-        plus = draw.of(("+", " 더하기 "))
+        plus = draw.of(("+", " 더하기 ", " + "))
         return [draw.asked("sum", steps, a=str(a), b=str(b), plus=plus, n=texts)]
     steps = f"{a}+{b}: {steps}"
     return [draw.asked("sum", steps, a=read_number(a), b=read_number(b), plus=" 더하기 ", n=texts[::-1])]
@@ -299,6 +319,11 @@ def _date(draw: _Draw) -> list[Exchange]:
 
 
 def _opposite(draw: _Draw) -> list[Exchange]:
+    if draw.below(3) == 0:
+        forms = _material()["skills"]["opposite"]["plain"]
+        pair = draw.fresh(lambda: (*draw.several(draw.of(_words("antonyms", "pairs")).split("-"), 2), draw.of(forms)))
+        return [draw.ask([pair[2]], ["{b:is}."], a=pair[0], b=pair[1])]
+
     def make() -> tuple[str, ...]:
         pair = draw.of(list(_material()["opposites"]))
         return (*draw.several(pair.split("-"), 2), draw.of(_words("opposites", pair)))
@@ -364,7 +389,10 @@ def _chain(draw: _Draw) -> list[Exchange]:
     """Play until no word of the part goes on, or for six turns."""
     used: list[str] = []
     exchanges: list[Exchange] = []
-    for _ in range(1 + draw.below(6)):
+    opened = draw.below(5) == 0
+    if opened:
+        exchanges.append(draw.asked("chain", form="opening", right="open")._replace(check=""))
+    for _ in range(1 + draw.below(5 if opened else 6)):
         answers = {
             word: tuple(noun for noun in _next(word) if noun not in used)
             for word in _playable(draw.test, used[-1][-1] if used else "")
@@ -375,7 +403,7 @@ def _chain(draw: _Draw) -> list[Exchange]:
             break
         word = draw.of(words)
         texts = _material()["skills"]["chain"]
-        asks = ["{word}."] if used else texts["ask"]
+        asks = ["{word}."] if used or opened else texts["ask"]
         exchanges.append(draw.ask(asks, texts["answer"], word=word, next=answers[word]))
         used += [word, answers[word][0]]
     return exchanges
@@ -422,6 +450,40 @@ def _order(draw: _Draw) -> list[Exchange]:
     return [draw.asked("order", steps, words=", ".join(words), n=", ".join(sorted(words)))]
 
 
+# --- Small talk -----------------------------------------------------------------------------------------------------
+
+
+def _small_talk(draw: _Draw, groups: Sequence[str], first: bool) -> Exchange:
+    makers: everyday.Makers = {"name": lambda draw: draw.of((_name, _full_name))(draw), "word": _noun}
+    return Exchange(*everyday.message(draw, groups, makers, () if draw.test else _nouns(True), first))
+
+
+def _talk_of(group: str) -> Callable[[_Draw], list[Exchange]]:
+    """Return a skill: a message of the group, alone or after other messages or another skill."""
+
+    def converse(draw: _Draw) -> list[Exchange]:
+        exchanges: list[Exchange] = []
+        if draw.below(10) == 0:
+            exchanges = SKILLS[
+                draw.of(("greeting", "memory", "sum", "count", "opposite", "category", "letter", "day"))
+            ](draw)
+        elif draw.below(3) == 0:
+            exchanges = [_small_talk(draw, everyday.GROUPS, first=True)]
+            if draw.below(3) == 0:
+                exchanges.append(_small_talk(draw, everyday.GROUPS, first=False))
+        last = _small_talk(draw, (group,), first=not exchanges)
+        exchanges = [*(exchange._replace(check="") for exchange in exchanges), last]
+        return exchanges if _fits(exchanges) else [last]
+
+    return converse
+
+
+def _fits(exchanges: list[Exchange]) -> bool:
+    """Return whether a conversation fits a short context."""
+    chars = sum(len(one.question + one.answer + one.steps) + 10 for one in exchanges)
+    return chars <= LONGEST and len(exchanges) <= MOST_EXCHANGES
+
+
 # --- Tales ----------------------------------------------------------------------------------------------------------
 
 
@@ -435,7 +497,8 @@ def _tale(draw: _Draw) -> list[Exchange]:
         return next(_tales().derive(lambda size: (draw.below(size),))).text.split("/")
 
     mood, hero, animal, place, tale = draw.fresh(make, key=lambda made: made[:4])
-    ask = _material()["skills"]["tale"]["ask"]
+    form = draw.of(("ask", "ask", "any", "some"))
+    ask = _material()["skills"]["tale"][form]
     asked = draw.ask(ask, ["{tale}"], mood=mood, hero=hero, animal=animal, place=place, tale=tale)
     tells = "|".join(_words("moods", mood))
     others = [word for other in _material()["moods"] if other != mood for word in _words("moods", other)]
@@ -443,6 +506,8 @@ def _tale(draw: _Draw) -> list[Exchange]:
         others += [word for word in _options(slot) if word != said]
     ends = "(?<!요)[.!]" if draw.casual else "요[.!]"
     check = f"(?=.*{hero})(?=.*{animal})(?=.*{place})(?=.*(?:{tells}))(?!.*(?:{'|'.join(others)}))"
+    if form != "ask":
+        check = f"(?=.*(?:{tells}))" if form == "any" else ""
     return [
         Exchange(
             asked.question,
@@ -477,4 +542,5 @@ SKILLS: dict[str, Callable[[_Draw], list[Exchange]]] = {
     "reverse": _reverse,
     "order": _order,
     "tale": _tale,
+    **{group: _talk_of(group) for group in everyday.GROUPS},
 }

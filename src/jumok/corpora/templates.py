@@ -3,7 +3,8 @@
 - `[해요|해]` is the polite and the casual form.
 - `(가장|제일)` are alternatives. A writer chooses one; `(|아직 )` may be empty. A pattern accepts all.
 - `{word}` is a value; `{word:은/는}` adds the particle that fits it (`jumok.text.hangul.josa`), and `{word:is}` the
-  copula: 사과예요, 사과야. A pattern also accepts 사과입니다 and the word alone.
+  copula: 사과예요, 사과야. A pattern also accepts 사과입니다 and the word alone. `{word:past}` is the stem of
+  the past of a verb in its form 해: 먹어, 먹었.
 - A full stop or an exclamation mark is written as it stands. A pattern accepts either or none, and a comma or none.
 """
 
@@ -14,7 +15,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 
-from jumok.text.hangul import josa
+from jumok.text.hangul import TAILS, josa
 
 Values = Mapping[str, str | Sequence[str]]
 """Texts by the names of slots. A pattern accepts each text of a sequence; the first is written."""
@@ -86,7 +87,7 @@ def _say(parsed: Parsed, values: Values, choose: Callable[[int], int]) -> str:
         elif isinstance(part, Slot):
             value = values[part.name]
             word = value if isinstance(value, str) else value[0]
-            text += josa(word, part.pairs[0]) if part.pairs else word
+            text += _inflected(word, part.pairs[0]) if part.pairs else word
         else:
             text += _say(part[choose(len(part))], values, choose)
     return text
@@ -100,11 +101,16 @@ def _pattern(parsed: Parsed, values: Values) -> str:
         elif isinstance(part, Slot):
             value = values[part.name]
             words = (value,) if isinstance(value, str) else value
-            texts = [josa(word, pair) for word in words for pair in part.pairs or ("/",)]
+            texts = [_inflected(word, pair) for word in words for pair in part.pairs or ("/",)]
             found += _either(texts)
         else:
             found += _either([_pattern(option, values) for option in part])
     return found
+
+
+def _inflected(word: str, pair: str) -> str:
+    """Return a word with its particle, or the stem of the past of a verb: 먹어, 먹었."""
+    return word[:-1] + chr(ord(word[-1]) + TAILS.index("ㅆ")) if pair == "past" else josa(word, pair)
 
 
 def _either(patterns: Sequence[str]) -> str:
