@@ -19,6 +19,7 @@ from jumok.config import BERTConfig, GPTConfig
 from jumok.data.packing import PADDING
 from jumok.errors import ConfigError, RunError, TextError, TokenizerError
 from jumok.evaluation.chat import encode_chat
+from jumok.interop.huggingface import to_hf
 from jumok.models import build
 from jumok.models.gpt import GPT
 from jumok.models.losses import IGNORED
@@ -28,10 +29,12 @@ from jumok.runs.folder import RunFolder
 from jumok.runs.load import load, save
 from jumok.text import Table, from_rows
 from jumok.text.conversations import from_conversations, messages_of
-from jumok.tokenizers import train_tokenizer, with_chat
+from jumok.tokenizers import ChatTemplate, Tokenizer, train_tokenizer, with_chat
 from jumok.training.tasks.chat import Chat
 from jumok.training.trainer import Trainer
 from talks import said, talks
+from tokenizers import Tokenizer as HFTokenizer
+from tokenizers import processors
 
 pytestmark = pytest.mark.slow
 
@@ -405,3 +408,38 @@ def test_minutes_and_passes_end_a_run(begin: Begin, monkeypatch: pytest.MonkeyPa
     trainer = begin(steps=None, minutes=60.0, passes=1.0, eval_every=500)
     list(trainer.run())
     assert trainer.step == 20  # at least, however small the material is
+
+
+@pytest.mark.parametrize("template", [False, True])
+def test_a_conversation_begins_as_the_texts_of_its_model(begin: Begin, tmp_path: Path, *, template: bool) -> None:
+    """A base that reads BOS before each text learned chats without it, and llama.cpp put it there all the same."""
+    model = load(another_model(tmp_path / "init"))
+    made = train_tokenizer("수를 읽어 줘. 0123456789\n" * 3, "char", special_tokens=["<s>"])
+    pipeline = HFTokenizer.from_str(made.to_json())
+    bos = made.special_tokens["<s>"]
+    pipeline.post_processor = processors.TemplateProcessing("<s> $A", special_tokens=[("<s>", bos)])
+    tokenizer = with_chat(Tokenizer(pipeline)) if template else Tokenizer(pipeline)  # without BOS, as before
+    model = build(dataclasses.replace(model.config, vocab_size=tokenizer.vocab_size)).eval()
+    model.tokenizer = tokenizer
+    save(model, tmp_path / "init")
+    trainer = begin(init=tmp_path / "init", **dict.fromkeys(("n_layer", "n_head", "n_embd", "context_length")))
+    chat = task_of(trainer).tokenizer.chat
+    assert chat is not None
+    assert chat.is_own
+    assert model_of(trainer).config.frame.before == (bos,)
+    messages = messages_of(talks().rows[0][0])
+    ids, answers = chat.encode_whole(messages)
+    assert (ids[0] == bos) is not template  # what has a template keeps it
+    assert ids.count(bos) == (not template)
+    said_by_model = [one for one, is_answer in zip(ids, answers, strict=True) if is_answer]
+    other = ChatTemplate(chat.source + "{# #}", task_of(trainer).tokenizer.to_json(), task_of(trainer).tokenizer.roles)
+    assert other.encode_whole(messages) == (ids, answers)
+    assert task_of(trainer).tokenizer.decode(said_by_model).endswith("<|end|>")
+    end = [event for event in trainer.run() if isinstance(event, Sample)]
+    assert end
+    if not template:
+        transformers = pytest.importorskip("transformers")
+        to_hf(load(tmp_path / "run"), tmp_path / "hf")
+        stock = transformers.AutoTokenizer.from_pretrained(tmp_path / "hf")
+        asked = messages[:1]
+        assert stock.apply_chat_template(asked, add_generation_prompt=True, return_dict=False) == chat.encode(asked)

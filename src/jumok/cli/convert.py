@@ -124,6 +124,8 @@ def _write_gguf(run: Path, path: Path, kind: Kind, licence: str | None, *, force
             ),
             quiet=quiet,
         )
+    for note in found.notes:
+        say(note, quiet=quiet)
     if model.tokenizer.kind == "bpe":
         say(
             tr(

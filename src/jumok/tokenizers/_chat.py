@@ -29,7 +29,16 @@ import numpy as np
 
 from jumok.errors import TokenizerError
 from jumok.messages import tr
-from jumok.tokenizers._own_template import ASSISTANT, END, ROLES, TEMPLATE, USER, Message, own_text
+from jumok.tokenizers._own_template import (
+    ASSISTANT,
+    END,
+    ROLES,
+    TEMPLATE,
+    TEMPLATE_AFTER_BOS,
+    USER,
+    Message,
+    own_text,
+)
 from jumok.tokenizers._pipeline import require_utf8
 from tokenizers import Tokenizer as HFTokenizer
 
@@ -89,7 +98,12 @@ class ChatTemplate:
     @property
     def is_own(self) -> bool:
         """Whether it is the template of jumok."""
-        return self.source == TEMPLATE
+        return self.source in (TEMPLATE, TEMPLATE_AFTER_BOS)
+
+    @cached_property
+    def _bos(self) -> str:
+        """What the template of jumok writes before a conversation."""
+        return self._roles.get("bos_token", "") if self.source == TEMPLATE_AFTER_BOS else ""
 
     def render(self, messages: Sequence[Message], *, add_generation_prompt: bool = True) -> str:
         """Return the text of a chat.
@@ -102,7 +116,7 @@ class ChatTemplate:
             TokenizerError: the template refuses the messages, is damaged, or takes too much time or memory.
         """
         if self.is_own and all(one["role"] in ROLES for one in messages):
-            return own_text(messages, prompt=add_generation_prompt)[0]
+            return own_text(messages, prompt=add_generation_prompt, bos=self._bos)[0]
         values: dict[str, Any] = {"messages": list(messages), "tools": None, "documents": None, **self._roles}
         values["add_generation_prompt"] = add_generation_prompt
         return _process.render(self.source, values, self.time or _TIME.get() or datetime.now())
@@ -174,7 +188,7 @@ class ChatTemplate:
         if not messages or messages[-1]["role"] != ASSISTANT:
             raise TokenizerError("a conversation to learn from ends with an answer; change the conversation.")
         if self.is_own:
-            return own_text(self._changed(messages, self._mark), prompt=False)[1]
+            return own_text(self._changed(messages, self._mark), prompt=False, bos=self._bos)[1]
         end = re.compile(f"(?<!{OPEN}){re.escape(self._end)}") if self._end else re.compile("(?!)")
         answers = []
         for count in (i for i, one in enumerate(messages) if one["role"] == ASSISTANT):

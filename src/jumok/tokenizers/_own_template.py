@@ -23,11 +23,17 @@ TEMPLATE = """\
 {%- if add_generation_prompt %}
 {{- '<|assistant|>\\n' }}
 {%- endif %}"""
+# Of a model that reads a special token before each text.
+TEMPLATE_AFTER_BOS = "{{- bos_token }}" + TEMPLATE
 
 
-def own_text(messages: Sequence[Message], *, prompt: bool) -> tuple[str, list[tuple[int, int]]]:
-    """Return what TEMPLATE writes, and where the answers with their ends stand in it. prompt: begin another answer."""
-    parts, size, answers = list[str](), 0, []
+def own_text(messages: Sequence[Message], *, prompt: bool, bos: str = "") -> tuple[str, list[tuple[int, int]]]:
+    """Return what the template writes, and where the answers with their ends stand in it.
+
+    Args:
+        prompt: begin another answer. bos: the token of TEMPLATE_AFTER_BOS.
+    """
+    parts, size, answers = [bos], len(bos), []
     for message in messages:
         role, thought = message["role"], message.get("reasoning_content")
         begin, said = f"<|{role}|>\n", message["content"] + END

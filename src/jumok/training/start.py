@@ -26,7 +26,7 @@ from jumok.errors import ConfigError, JumokError, RunError, SharedFault
 from jumok.messages import tr
 from jumok.models import Model, build
 from jumok.models.checks import require_tokenizer
-from jumok.models.special_ids import frame_to_train
+from jumok.models.special_ids import frame_of, frame_to_train
 from jumok.nn.attention import train_attention_by
 from jumok.processors import waiting_threads
 from jumok.runs.checkpoints import stored_tensors
@@ -107,7 +107,8 @@ def start(
         tokenizer = task_type.make_tokenizer(
             material, task_type.default_tokenizer(material) if tokenizer is None else tokenizer, tokenizer_options
         )
-    tokenizer = task_type.adapt_tokenizer(tokenizer)
+    frame = shape.frame if other is None else frame_of(other.config, tokenizer)
+    tokenizer = task_type.adapt_tokenizer(tokenizer, () if frame is None else frame.before)
     shape = _whole_shape(task_type, shape, material, tokenizer, other)
 
     size_in_words = size_of(material.source)

@@ -69,18 +69,18 @@ class Vocabulary:
     pieces: str = ""
     spaced: bool = False
 
-    def write(self, writer: GGUFWriter, config: GPTConfig, start: int | None, pad: int | None) -> None:
+    def write(self, writer: GGUFWriter, config: GPTConfig, bos: int | None, begun: bool, pad: int | None) -> None:
         """Write it, with unused tokens up to the number of ids of the model.
 
         Args:
             config: of the model. Of the ids that end a text three are written, because llama.cpp has names for the end
                 of a text, of a turn and of a message.
-            start: the id before each text. pad: the id that pads.
+            bos: the id of bos_token. begun: it stands before each text. pad: the id that pads.
         """
         missing = range(len(self.tokens), config.vocab_size)
         end, *more_ends = config.eos_ids or (self.end,)
         types = [*self.types, *[TokenType.UNUSED] * len(missing)]
-        for one in (start, self.end, *config.eos_ids):  # llama.cpp shows what is no CONTROL token
+        for one in (bos, self.end, *config.eos_ids):  # llama.cpp shows what is no CONTROL token
             if one is not None and one not in missing and (one in config.eos_ids or types[one] in ADDED):
                 types[one] = TokenType.CONTROL
         writer.add_tokenizer_model(self.algorithm)
@@ -93,14 +93,14 @@ class Vocabulary:
         else:
             writer.add_tokenizer_pre(self.pieces)
             writer.add_token_merges(self.merges)
-        if start is not None:
-            writer.add_bos_token_id(start)
+        if bos is not None:
+            writer.add_bos_token_id(bos)
         writer.add_eos_token_id(end)
         for add, one in zip((writer.add_eot_token_id, writer.add_eom_token_id), more_ends, strict=False):
             add(one)
         if pad is not None:
             writer.add_pad_token_id(pad)
-        writer.add_add_bos_token(start is not None)
+        writer.add_add_bos_token(begun)
         writer.add_add_eos_token(False)
 
 

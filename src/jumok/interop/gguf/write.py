@@ -17,6 +17,7 @@ from jumok.config.huggingface import stock_class
 from jumok.errors import JumokError
 from jumok.files import atomic_path, on_disk, writing
 from jumok.interop.gguf.architectures import Architecture, architecture_of, describe
+from jumok.interop.gguf.chats import for_chats, template_for
 from jumok.interop.gguf.vocabulary import vocabulary_of
 from jumok.interop.huggingface.convert import FORMATS
 from jumok.interop.huggingface.tensors import to_theirs
@@ -48,6 +49,7 @@ class Written:
         tokenizer: the algorithm of its tokenizer in llama.cpp.
         others: the type of each matrix that is not of the kind that was asked for, by name: rows that q8_0 cannot
             divide, or numbers that are too large for f16.
+        notes: what differs in llama.cpp for a prompt that is no conversation.
     """
 
     path: Path
@@ -55,6 +57,7 @@ class Written:
     architecture: str
     tokenizer: str
     others: dict[str, str]
+    notes: tuple[str, ...] = ()
 
 
 def write(model: Model, path: str | os.PathLike[str], kind: str, *, name: str | None, licence: str | None) -> Written:
@@ -72,6 +75,9 @@ def write(model: Model, path: str | os.PathLike[str], kind: str, *, name: str | 
             count=len(before),
             tokens=" ".join(tokenizer.pieces(before)),
         )
+    start = next(iter(before), None)
+    vocabulary, begun, notes = for_chats(vocabulary, tokenizer, start)
+    bos = tokenizer.id_of("bos_token") if start is None and tokenizer.chat_templates else start
     stock = FORMATS[stock_class(model.config)]
     parameters = {name: tensor.detach().cpu().float() for name, tensor in model.state_dict().items()}
     config, parameters = stock.for_export(model.config, parameters)
@@ -87,8 +93,11 @@ def write(model: Model, path: str | os.PathLike[str], kind: str, *, name: str | 
         writer.add_file_type(file_type)
         writer.add_quantization_version(GGML_QUANT_VERSION)
         describe(writer, config)
-        vocabulary.write(writer, config, next(iter(before), None), pad)
-        templates = [{"name": name, "template": text} for name, text in tokenizer.chat_templates.items()]
+        vocabulary.write(writer, config, bos, begun, pad)
+        templates = [
+            {"name": name, "template": template_for(text, vocabulary, config, tokenizer, bos)}
+            for name, text in tokenizer.chat_templates.items()
+        ]
         if templates or tokenizer.kind != "other":
             writer.add_chat_template(templates or CONTINUE)
         tensors = to_theirs(stock.rows(config), parameters)
@@ -102,7 +111,7 @@ def write(model: Model, path: str | os.PathLike[str], kind: str, *, name: str | 
             _write_out(writer)
         except OSError as error:  # of NumPy, which tells only how many numbers were written
             raise error if error.errno else OSError(tr("the disk took a part of the file only")) from None
-    return Written(target, target.stat().st_size, architecture.name, vocabulary.algorithm, others)
+    return Written(target, target.stat().st_size, architecture.name, vocabulary.algorithm, others, notes)
 
 
 def _arrays(

@@ -96,7 +96,7 @@ class JudgesAnswers(Task[GPT]):
         raise NotImplementedError
 
     @classmethod
-    def adapt_tokenizer(cls, tokenizer: Tokenizer) -> Tokenizer:
+    def adapt_tokenizer(cls, tokenizer: Tokenizer, before: Sequence[int] = ()) -> Tokenizer:
         """Return the tokenizer of the model to begin with.
 
         Raises:

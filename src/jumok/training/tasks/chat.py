@@ -109,9 +109,9 @@ class Chat(Task[GPT]):
         return TableTask.train_on((said(one) for row in rows for one in messages_of(row[0])), kind, options)
 
     @classmethod
-    def adapt_tokenizer(cls, tokenizer: Tokenizer) -> Tokenizer:
+    def adapt_tokenizer(cls, tokenizer: Tokenizer, before: Sequence[int] = ()) -> Tokenizer:
         """Return the tokenizer with a chat template: its own, or that of jumok."""
-        return start_time(with_chat(tokenizer))
+        return start_time(with_chat(tokenizer, before))
 
     @classmethod
     def derived_fields(

@@ -160,8 +160,12 @@ class Task(ABC, Generic[M]):
         """Train a tokenizer on the training part alone."""
 
     @classmethod
-    def adapt_tokenizer(cls, tokenizer: Tokenizer) -> Tokenizer:
-        """Return the tokenizer of the run: that of the model it begins with, a given or a new one, or a larger copy."""
+    def adapt_tokenizer(cls, tokenizer: Tokenizer, before: Sequence[int] = ()) -> Tokenizer:
+        """Return the tokenizer of the run: that of the model it begins with, a given or a new one, or a larger copy.
+
+        Args:
+            before: the ids that the model reads before each text.
+        """
         return tokenizer
 
     @classmethod
