@@ -204,7 +204,7 @@ def test_names_nouns_and_summands_of_the_test_part_are_new() -> None:
         part: {frozenset(pair) for pair in re.findall(r"(\d+)\+(\d+):? ?", texts[part]) if len("".join(pair)) == 4}
         for part in talk.PARTS
     }
-    assert len(pairs["test"]) > 5
+    assert len(pairs["test"]) > 3
     assert not pairs["train"] & pairs["test"]
 
 
@@ -248,7 +248,7 @@ def test_rows_depend_on_the_seed_alone() -> None:
     assert rows[:200] == list(talk.write(200, seed=1))
     assert rows != list(talk.write(500, seed=2))
     text = "".join(map(talk.json_line, talk.write(500)))
-    assert hashlib.sha256(text.encode()).hexdigest()[:16] == "962d927b2027c6e9"
+    assert hashlib.sha256(text.encode()).hexdigest()[:16] == "15d73bcb5fec0455"
 
 
 @pytest.mark.parametrize(

@@ -64,10 +64,10 @@ def message(
     """
     while True:
         said = _intention(draw, groups)
-        template = draw.of(said["ask"])
+        template = draw.of(said["common"] if said["common"] and draw.below(5) < 2 else said["ask"])
         text = typed(draw, _with_particles(templates.say(template, draw.casual, _Words(draw, makers), draw.below)))
         text = " ".join(text.split())
-        if 0 < len(text) <= 80 and _belongs(draw, text, "{" in template) and not any(word in text for word in barred):
+        if 0 < len(text) <= 80 and _belongs(draw, text) and not any(word in text for word in barred):
             break
     polite = POLITE.search(text) is not None
     casual = draw.casual and not polite and not (first and "[" not in template)
@@ -103,7 +103,7 @@ def material() -> dict[str, Any]:
     found = tomllib.loads(resources.files("jumok.corpora").joinpath("everyday.toml").read_text(encoding="utf-8"))
     for group in GROUPS:
         for said in found[group]:
-            for key in ("ask", "answer", "also"):
+            for key in ("common", "ask", "answer", "also"):
                 said[key] = [_expanded(template, found["phrases"]) for template in said.get(key, ())]
     return found
 
@@ -148,12 +148,10 @@ def _hash(text: str) -> int:
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=4).digest())
 
 
-def _belongs(draw: Draw, text: str, has_words: bool) -> bool:
+def _belongs(draw: Draw, text: str) -> bool:
     """Return whether a message belongs to the part; its spaces and signs do not count."""
     letters = "".join(filter(str.isalnum, text))
-    if len(letters) <= SHORT and not (has_words and letters):
-        return not draw.test
-    return (_hash(letters) % MESSAGES_SHARE == 0) == draw.test
+    return not draw.test if len(letters) <= SHORT else (_hash(letters) % MESSAGES_SHARE == 0) == draw.test
 
 
 @cache
@@ -289,11 +287,7 @@ def _marks(draw: Draw) -> str:
 
 
 def _emoji(draw: Draw) -> str:
-    return _repeated(draw, "😀😂🤣😊😍🥰😘😎🤔😅😢😭😡😱🥺🙏👍👎👏💪❤💔💕🎉🎂🌸🌞🌙⭐🔥🐶🐱🐰🍎🍕🍚☕♥♡★☆♪♬☺☹", 1, 3)
-
-
-def _face(draw: Draw) -> str:
-    return draw.of(material()["typing"]["faces"].split())
+    return _repeated(draw, "😀😂🤣😊😎🤗😄😁😆🙂😉😋🥳👍👏💪🙏🎉🎂🌸🌞🌙⭐🔥🐶🐱🐰🍎🍕🍚☕★☆♪♬☺", 1, 3)
 
 
 def _numeral(draw: Draw, most: int = 99) -> str:
@@ -325,8 +319,9 @@ _MAKERS: Makers = {
     "mash": _mash,
     "nonsense": _nonsense,
     "marks": _marks,
-    "emoji": _emoji,
-    "face": _face,
+    "happy_emoji": _emoji,
+    "happy_face": lambda draw: draw.of(material()["typing"]["happy"].split()),
+    "blank_face": lambda draw: draw.of(material()["typing"]["blank"].split()),
     "number": lambda draw: str(draw.below(draw.of((10, 100, 1_000, 100_000)))),
     "native": lambda draw: read_native(2 + draw.below(18), before_noun=True) + " ",
     "n": lambda draw: _numeral(draw, draw.of((10, 20, 99, 99))),

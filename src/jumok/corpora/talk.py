@@ -36,7 +36,8 @@ from jumok.text.hangul import split
 PARTS = ("train", "test")
 SHARE = 8  # one of so many combinations belongs to the test part
 NOUNS_SHARE = 5  # one of so many nouns
-OPENED = 8  # one of so many conversations of a skill begins with small talk
+OPENED = 6  # one of so many conversations of a skill begins with small talk or another skill
+SHORT_SKILLS = ("greeting", "sum", "count", "opposite", "category", "letter", "length", "reverse", "numerals", "sort")
 LONGEST = 250  # characters of a conversation with small talk, with five for the roles of each message
 MOST_EXCHANGES = 6
 
@@ -97,8 +98,10 @@ def _write(rows: int, draw: _Draw, thinking: bool) -> Iterator[Row]:
         if skill not in everyday.GROUPS:
             exchanges = [one._replace(question=everyday.hurried(draw, one.question)) for one in exchanges]
         if skill not in everyday.GROUPS and draw.below(OPENED) == 0:
-            opening = _small_talk(draw, everyday.GROUPS, first=True)._replace(check="")
-            exchanges = [opening, *exchanges] if _fits([opening, *exchanges]) else exchanges
+            chat = draw.below(2) == 0
+            before = [_small_talk(draw, everyday.GROUPS, first=True)] if chat else SKILLS[draw.of(SHORT_SKILLS)](draw)
+            opened = [*(one._replace(check="") for one in before), *exchanges]
+            exchanges = opened if _fits(opened) else exchanges
         for exchange in exchanges:
             answer = {"role": "assistant", "content": exchange.answer}
             if thinking and exchange.steps:
@@ -291,7 +294,7 @@ def _numerals(draw: _Draw) -> list[Exchange]:
 
 
 def _sort(draw: _Draw) -> list[Exchange]:
-    numbers = draw.fresh(lambda: draw.several(range(10, 100), 3), key=sorted)
+    numbers = draw.fresh(lambda: draw.several(range(draw.of((1, 10, 10)), 100), 3), key=sorted)
     first = draw.of(("작은", "큰"))
     ordered = sorted(numbers, reverse=first == "큰")
     return [draw.asked("sort", numbers=", ".join(map(str, numbers)), first=first, n=", ".join(map(str, ordered)))]
@@ -463,10 +466,8 @@ def _talk_of(group: str) -> Callable[[_Draw], list[Exchange]]:
 
     def converse(draw: _Draw) -> list[Exchange]:
         exchanges: list[Exchange] = []
-        if draw.below(10) == 0:
-            exchanges = SKILLS[
-                draw.of(("greeting", "memory", "sum", "count", "opposite", "category", "letter", "day"))
-            ](draw)
+        if draw.below(7) == 0:
+            exchanges = SKILLS[draw.of(("memory", "day", *SHORT_SKILLS))](draw)
         elif draw.below(3) == 0:
             exchanges = [_small_talk(draw, everyday.GROUPS, first=True)]
             if draw.below(3) == 0:
