@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import ast
 import math
+import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import TypeGuard
 
 import pytest
 import torch
@@ -15,7 +17,9 @@ from conftest import Jumok
 from jumok.course.chapters import program
 from jumok.course.chapters.gpt import GPT
 from jumok.course.chapters.training import mean_loss
+from jumok.course.pages.chapter import TEXTS
 from jumok.course.pages.sources import whole_program
+from jumok.course.words import LANGUAGES, Language, words_in
 
 
 def test_it_has_no_definition_that_it_does_not_need() -> None:
@@ -26,10 +30,28 @@ def test_it_has_no_definition_that_it_does_not_need() -> None:
     assert not {"Head", "StackedHeads", "train", "adamw_step", "beam_search", "RMSNorm"} & set(names)
 
 
-def test_the_command_prints_it(jumok: Jumok) -> None:
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_the_command_prints_it(jumok: Jumok, language: Language, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JUMOK_LANG", language)
     printed = jumok("learn", "script").out
-    assert printed == whole_program()
+    assert printed == whole_program(language)
     assert "jumok" not in [line.split()[1] for line in printed.splitlines() if line.startswith(("import ", "from "))]
+
+
+def test_it_speaks_korean() -> None:
+    """The header and the messages of the file were English in Korean, too. All that is said in Korean stands in it."""
+    english, korean = whole_program("en"), whole_program("ko")
+    for words in words_in(TEXTS, "program").values():
+        assert words.en in english
+        assert words.en not in korean
+        assert words.ko in korean
+    texts = [ast.unparse(node.args[0]) for node in ast.walk(ast.parse(korean)) if _prints(node)]
+    assert texts
+    assert all(re.search("[가-힣]", text) for text in texts if text.startswith("f"))
+
+
+def _prints(node: ast.AST) -> TypeGuard[ast.Call]:
+    return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "print"
 
 
 def test_the_loss_counts_each_token_once() -> None:

@@ -122,7 +122,7 @@ def slides(lesson: str, out: Path | None, force: bool, language: Language | None
 @option("--needed", is_flag=True, help="only the definitions that the program of the CHAPTER uses")
 @common(device=False)
 def script(lesson: str | None, needed: bool, as_json: bool, quiet: bool) -> None:
-    """Print a complete character GPT in plain PyTorch: tokenizer, attention, blocks, training and generation.
+    """Print a complete character GPT with PyTorch and NumPy: tokenizer, attention, blocks, training and generation.
 
     It consists of the definitions that the chapters show, and needs no jumok. With the same parameters it computes what
     the classic GPT of jumok computes. With a CHAPTER, print all that was built up to this chapter, as a program that
@@ -131,10 +131,10 @@ def script(lesson: str | None, needed: bool, as_json: bool, quiet: bool) -> None
     from jumok.course.pages.chapter import chapter, chapters
     from jumok.course.pages.sources import program, whole_program
 
+    chosen = users_language()
     if lesson is None:
-        source = whole_program()
+        source = whole_program(chosen)
     else:
-        chosen = users_language()
         source = program(chapters(chosen), chapter(lesson, chosen), needed=needed)
     if as_json:
         print_json({"script": source})

@@ -13,7 +13,8 @@ from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
 
-from jumok.course.pages.chapter import Chapter, Code
+from jumok.course.pages.chapter import TEXTS, Chapter, Code
+from jumok.course.words import Language, words_in
 from jumok.errors import LessonError
 
 CHAPTERS = Path(__file__).parents[1] / "chapters"
@@ -73,14 +74,20 @@ def program(chapters: Sequence[Chapter], last: Chapter, *, needed: bool = False)
     return _joined(list(first), code, rest, own)
 
 
-def whole_program() -> str:
-    """Return the program of `chapters/program.py`: its `main` and what this needs of all chapters, with docstrings."""
+def whole_program(language: Language = "en") -> str:
+    """Return the program of `chapters/program.py`: its `main` and what this needs of all chapters, with docstrings.
+
+    language: of its first docstring and of what it prints. The other docstrings are English.
+    """
     names = list(_with_needs("program.main", {}))
     text, tree = _module("program")
     [first, *_] = tree.body
     head = "\n".join(text.splitlines()[: first.end_lineno])
     code = ["\n".join(text.splitlines()[_begin(node) - 1 : node.end_lineno]) for text, node in map(_found, names)]
-    return head + "\n\n" + _joined(names, code, 'if __name__ == "__main__":\n    main()')
+    whole = head + "\n\n" + _joined(names, code, 'if __name__ == "__main__":\n    main()')
+    for words in words_in(TEXTS, "program").values():
+        whole = whole.replace(words.en, words.said(language))
+    return whole
 
 
 def _joined(names: Sequence[str], code: Sequence[str], tail: str, own: Sequence[str] = ()) -> str:
