@@ -59,14 +59,14 @@ def test_without_scaling_a_wide_head_is_sure_of_itself_and_learns_nothing() -> N
     assert bare.variance == pytest.approx(1024, rel=0.1)
     assert scaled.variance == pytest.approx(1, rel=0.1)
     assert bare.largest > 0.9 > 0.5 > scaled.largest
-    assert bare.gradient < 0.01 * scaled.gradient
+    assert bare.sensitivity < 0.01 * scaled.sensitivity
 
 
 @pytest.mark.parametrize("scale", [1.0, 0.5])
 def test_how_much_weights_move_with_their_query(scale: float) -> None:
     q, k = random(1, 1, 4), random(1, 6, 4, seed=1)
     jacobian = torch.autograd.functional.jacobian(lambda x: (scale * x @ k[0].T).softmax(dim=-1), q[0, 0])
-    assert self_attention.spread(q, k, scale).gradient == pytest.approx(jacobian.norm().item())
+    assert self_attention.spread(q, k, scale).sensitivity == pytest.approx(jacobian.norm().item())
 
 
 def test_all_ways_of_masking_are_that_of_jumok() -> None:

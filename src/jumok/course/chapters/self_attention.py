@@ -37,11 +37,11 @@ class Spread(NamedTuple):
     variance: float
     entropy: float
     largest: float
-    gradient: float
+    sensitivity: float
 
 
 def spread(q: Tensor, k: Tensor, scale: float) -> Spread:
-    """Measure scale · q·k and the softmax over it: q (B, T, D), k (B, S, D); in float64, as gradients may be tiny."""
+    """Measure scale · q·k and the softmax over it: q (B, T, D), k (B, S, D); in float64, as sensitivities may be tiny."""
     q, k = q.double(), k.double()
     scores = q @ k.transpose(-2, -1) * scale  # (B, T, S)
     weights = softmax(scores)  # (B, T, S)
@@ -50,7 +50,7 @@ def spread(q: Tensor, k: Tensor, scale: float) -> Spread:
         variance=scores.var(correction=0).item(),
         entropy=entropy(weights).mean().item(),
         largest=weights.max(dim=-1).values.mean().item(),
-        gradient=change.flatten(-2).norm(dim=-1).median().item(),
+        sensitivity=change.flatten(-2).norm(dim=-1).median().item(),
     )
 
 
