@@ -9,7 +9,7 @@ AdamW의 한 스텝을 구현하세요. w는 파라미터, g는 기울기, t는 
     w = w - lr · λ · w                 가중치 감쇠: 기울기와 따로
     w = w - lr · m̂ / (√v̂ + ε)
 
-받은 텐서를 바꾸지 말고 새 w, m, v를 돌려주세요. torch.optim은 쓰지 마세요.
+받은 텐서를 바꾸지 말고 새 w, m, v를 반환하세요. torch.optim은 쓰지 마세요.
 
 - - -
 
@@ -43,7 +43,7 @@ def adamw(
     epsilon: float = 1e-8,
     weight_decay: float = 0.1,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """스텝 t 뒤의 w, m, v를 돌려줍니다. 모양은 모두 w와 같습니다. weight_decay는 λ입니다.
+    """스텝 t 뒤의 w, m, v를 반환합니다. 모양은 모두 w와 같습니다. weight_decay는 λ입니다.
 
     - - -
 

@@ -19,7 +19,7 @@ from torch import Tensor
 
 
 def answer_targets(ids: Tensor, assistant: int, end: int) -> Tensor:
-    """위치마다 다음 토큰의 id나 -100을 돌려줍니다. 모양은 (T - 1,)입니다.
+    """위치마다 다음 토큰의 id나 -100을 반환합니다. 모양은 (T - 1,)입니다.
 
     인자:
         ids: 대화의 id, (T,).

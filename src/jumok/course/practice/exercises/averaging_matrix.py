@@ -18,7 +18,7 @@ from torch import Tensor
 
 
 def averaging_matrix(t: int) -> Tensor:
-    """(T, T) 행렬을 돌려줍니다. i번째 행은 위치 0부터 i까지 평균합니다.
+    """(T, T) 행렬을 반환합니다. i번째 행은 위치 0부터 i까지 평균합니다.
 
     - - -
 

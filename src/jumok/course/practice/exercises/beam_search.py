@@ -24,7 +24,7 @@ from torch import Tensor
 def beam_search(
     next_log_probabilities: Callable[[list[int]], Tensor], start: int, end: int, beam: int, most: int
 ) -> list[tuple[float, list[int]]]:
-    """빔을 (로그 확률의 합, id 목록)으로, 합이 큰 것부터 돌려줍니다.
+    """빔을 (로그 확률의 합, id 목록)으로, 합이 큰 것부터 반환합니다.
 
     인자:
         next_log_probabilities: 지금까지의 id -> 다음 토큰마다의 로그 확률, (V,).

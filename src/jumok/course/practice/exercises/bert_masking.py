@@ -21,7 +21,7 @@ from torch import Tensor
 
 
 def mask_tokens(ids: Tensor, special_ids: list[int], mask_id: int, vocab_size: int) -> tuple[Tensor, Tensor]:
-    """배치의 입력과 레이블을 돌려줍니다. 모양은 각각 (B, T)입니다.
+    """배치의 입력과 레이블을 반환합니다. 모양은 각각 (B, T)입니다.
 
     인자:
         ids: (B, T).

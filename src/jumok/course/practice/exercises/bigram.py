@@ -41,7 +41,7 @@ class Bigram(nn.Module):
         # </solution>
 
     def forward(self, ids: Tensor) -> Tensor:
-        """위치마다 다음 토큰의 로짓을 돌려줍니다: (B, T) -> (B, T, V).
+        """위치마다 다음 토큰의 로짓을 반환합니다: (B, T) -> (B, T, V).
 
         - - -
 
@@ -52,7 +52,7 @@ class Bigram(nn.Module):
         # </solution>
 
     def loss(self, ids: Tensor, targets: Tensor) -> Tensor:
-        """교차 엔트로피의 평균을 스칼라로 돌려줍니다. ids와 targets: (B, T).
+        """교차 엔트로피의 평균을 스칼라로 반환합니다. ids와 targets: (B, T).
 
         - - -
 

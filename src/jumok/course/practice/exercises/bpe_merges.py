@@ -27,7 +27,7 @@ from itertools import pairwise
 
 
 def apply_merges(word: str, merges: list[tuple[str, str]]) -> list[str]:
-    """단어의 조각을 돌려줍니다.
+    """단어의 조각을 반환합니다.
 
     - - -
 
@@ -51,7 +51,7 @@ def apply_merges(word: str, merges: list[tuple[str, str]]) -> list[str]:
 
 
 def learn_merges(words: dict[str, int], n: int) -> list[tuple[str, str]]:
-    """병합을 최대 n개, 배운 순서대로 돌려줍니다. words: 단어 -> 빈도.
+    """병합을 최대 n개, 배운 순서대로 반환합니다. words: 단어 -> 빈도.
 
     - - -
 

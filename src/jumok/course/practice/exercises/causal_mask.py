@@ -28,7 +28,7 @@ from torch import Tensor
 
 
 def causal_mask(t: int, s: int) -> Tensor:
-    """(T, S) 마스크(bool)를 돌려줍니다. 쿼리 T개는 위치 S개 가운데 마지막 T개에 있습니다. True: 참조할 수 있음.
+    """(T, S) 마스크(bool)를 반환합니다. 쿼리 T개는 위치 S개 가운데 마지막 T개에 있습니다. True: 참조할 수 있음.
 
     - - -
 

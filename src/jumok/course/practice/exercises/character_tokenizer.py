@@ -39,7 +39,7 @@ class CharacterTokenizer:
         # </solution>
 
     def encode(self, text: str) -> list[int]:
-        """텍스트의 id 목록을 돌려줍니다.
+        """텍스트의 id 목록을 반환합니다.
 
         - - -
 
@@ -56,7 +56,7 @@ class CharacterTokenizer:
         # </solution>
 
     def decode(self, ids: list[int]) -> str:
-        """id 목록의 텍스트를 돌려줍니다.
+        """id 목록의 텍스트를 반환합니다.
 
         - - -
 

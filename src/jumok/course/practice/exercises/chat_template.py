@@ -20,13 +20,13 @@ from collections.abc import Callable
 def encode_chat(
     messages: list[tuple[str, str]], role_ids: dict[str, int], end: int, encode: Callable[[str], list[int]]
 ) -> list[int]:
-    """프롬프트의 id를 돌려줍니다.
+    """프롬프트의 id를 반환합니다.
 
     인자:
         messages: 역할("system", "user", "assistant")과 내용의 쌍.
         role_ids: 역할마다 특수 토큰의 id.
         end: 메시지가 끝났음을 나타내는 토큰의 id.
-        encode: 글의 id를 돌려줍니다.
+        encode: 글의 id를 반환합니다.
 
     - - -
 

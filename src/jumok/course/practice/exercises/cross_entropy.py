@@ -20,7 +20,7 @@ from torch import Tensor
 
 
 def cross_entropy(logits: Tensor, targets: Tensor) -> Tensor:
-    """교차 엔트로피의 평균을 nat 단위로 돌려줍니다: logits (B, T, V), targets (B, T) -> 차원이 없는 텐서 ().
+    """교차 엔트로피의 평균을 nat 단위로 반환합니다: logits (B, T, V), targets (B, T) -> 차원이 없는 텐서 ().
 
     - - -
 

@@ -19,7 +19,7 @@ from torch.nn import functional as F
 
 
 def dpo_loss(chosen: Tensor, rejected: Tensor, chosen_before: Tensor, rejected_before: Tensor, beta: float) -> Tensor:
-    """손실을 돌려줍니다. 모양은 ()입니다.
+    """손실을 반환합니다. 모양은 ()입니다.
 
     인자:
         chosen, rejected: 선택된 답과 거절된 답의 로그 확률, (B,).

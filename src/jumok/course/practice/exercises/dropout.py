@@ -4,7 +4,7 @@
 줄입니다.
 
 - 남은 값은 1 / (1 - p)배로 키웁니다. 그러면 기댓값이 그대로여서 평가할 때 아무것도 조정하지 않아도 됩니다.
-- 평가 모드에서는 입력을 그대로 돌려줍니다. model.eval()을 부르면 모든 층의 self.training이 False가 됩니다.
+- 평가 모드에서는 입력을 그대로 반환합니다. model.eval()을 부르면 모든 층의 self.training이 False가 됩니다.
 - 배치, 위치, 특징마다 따로 무작위로 정하고, 호출할 때마다 새로 정합니다.
 
 nn.Dropout과 F.dropout은 쓰지 마세요.
@@ -43,7 +43,7 @@ class Dropout(nn.Module):
         # </solution>
 
     def forward(self, x: Tensor) -> Tensor:
-        """모양이 무엇이든 같은 모양을 돌려줍니다.
+        """모양이 무엇이든 같은 모양을 반환합니다.
 
         - - -
 

@@ -29,7 +29,7 @@ from torch import Tensor
 
 
 def look_up(ids: Tensor, table: Tensor) -> Tensor:
-    """표의 행을 돌려줍니다: ids (B, T), table (V, C) -> (B, T, C).
+    """표의 행을 반환합니다: ids (B, T), table (V, C) -> (B, T, C).
 
     - - -
 
@@ -41,7 +41,7 @@ def look_up(ids: Tensor, table: Tensor) -> Tensor:
 
 
 def one_hot(ids: Tensor, vocab_size: int) -> Tensor:
-    """id의 자리에서 1이고 나머지는 0인 실수를 돌려줍니다: (B, T) -> (B, T, vocab_size).
+    """id의 자리에서 1이고 나머지는 0인 실수를 반환합니다: (B, T) -> (B, T, vocab_size).
 
     - - -
 
@@ -65,7 +65,7 @@ def multiply(ids: Tensor, table: Tensor) -> Tensor:
 
 
 def parameter_count(vocab_size: int, width: int) -> int:
-    """임베딩의 파라미터 수를 돌려줍니다.
+    """임베딩의 파라미터 수를 반환합니다.
 
     - - -
 

@@ -22,7 +22,7 @@ probabilities = mine("temperature").probabilities  # (logits (B, V), temperature
 
 
 def generate(model: nn.Module, ids: Tensor, tokens: int, context_length: int, temperature: float = 1.0) -> Tensor:
-    """ids 뒤에 새 토큰을 tokens개 붙여 돌려줍니다: (B, T) -> (B, T + tokens).
+    """ids 뒤에 새 토큰을 tokens개 붙여 반환합니다: (B, T) -> (B, T + tokens).
 
     인자:
         model: ids (B, T) -> 로짓 (B, T, V). T는 context_length 이하입니다.

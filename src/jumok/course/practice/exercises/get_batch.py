@@ -20,7 +20,7 @@ from torch import Tensor
 def get_batch(
     ids: Tensor, cut: int, batch_size: int, context_length: int, held_out: bool = False
 ) -> tuple[Tensor, Tensor]:
-    """x와 y를 돌려줍니다. 모양은 각각 (B, T)입니다. y[b, t]는 텍스트에서 x[b, t] 바로 다음의 토큰입니다.
+    """x와 y를 반환합니다. 모양은 각각 (B, T)입니다. y[b, t]는 텍스트에서 x[b, t] 바로 다음의 토큰입니다.
 
     인자:
         ids: (토큰 수,), 텍스트 전체.

@@ -77,7 +77,7 @@ class GPT(nn.Module):
         # </solution>
 
     def forward(self, ids: Tensor) -> Tensor:
-        """위치마다 다음 토큰의 로짓을 돌려줍니다: (B, T) -> (B, T, V).
+        """위치마다 다음 토큰의 로짓을 반환합니다: (B, T) -> (B, T, V).
 
         - - -
 

@@ -36,7 +36,7 @@ class CachedAttention(nn.Module):
         self.value = nn.Linear(width, width, bias=False)
 
     def forward(self, x: Tensor, cache: dict[str, Tensor] | None = None) -> Tensor:
-        """새 토큰의 위치에서 출력을 돌려줍니다: (B, T, C) -> (B, T, C).
+        """새 토큰의 위치에서 출력을 반환합니다: (B, T, C) -> (B, T, C).
 
         인자:
             x: 새 토큰의 임베딩. 위치는 아직 더하지 않았습니다.

@@ -18,7 +18,7 @@ import math
 
 
 def learning_rate(step: int, steps: int, warmup: int, peak: float, schedule: str = "linear") -> float:
-    """0부터 steps까지의 스텝 step에서 쓰는 학습률을 돌려줍니다. schedule: "linear" 또는 "cosine".
+    """0부터 steps까지의 스텝 step에서 쓰는 학습률을 반환합니다. schedule: "linear" 또는 "cosine".
 
     - - -
 

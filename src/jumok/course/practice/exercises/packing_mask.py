@@ -16,7 +16,7 @@ from torch import Tensor
 
 
 def packing_mask(segments: Tensor) -> Tensor:
-    """마스크를 돌려줍니다. 모양은 (B, T, T)이고, 행이 쿼리, 열이 키입니다.
+    """마스크를 반환합니다. 모양은 (B, T, T)이고, 행이 쿼리, 열이 키입니다.
 
     인자:
         segments: 대화의 번호, (B, T).

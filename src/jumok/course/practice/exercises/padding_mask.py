@@ -24,7 +24,7 @@ from torch import Tensor
 
 
 def padding_mask(lengths: Tensor, s: int) -> Tensor:
-    """실제 토큰의 마스크(bool)를 돌려줍니다: lengths (B,) -> (B, 1, 1, S). 1은 헤드와 쿼리의 차원입니다.
+    """실제 토큰의 마스크(bool)를 반환합니다: lengths (B,) -> (B, 1, 1, S). 1은 헤드와 쿼리의 차원입니다.
 
     - - -
 

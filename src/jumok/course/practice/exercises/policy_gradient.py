@@ -20,7 +20,7 @@ from torch.nn import functional as F
 
 
 def policy_gradient_loss(logits: Tensor, answers: Tensor, lengths: Tensor, advantages: Tensor) -> Tensor:
-    """손실을 돌려줍니다. 모양은 ()입니다.
+    """손실을 반환합니다. 모양은 ()입니다.
 
     인자:
         logits: 답의 각 토큰을 예측한 로짓, (B, S, V).

@@ -33,7 +33,7 @@ from torch.nn import functional as F
 
 
 def rotary(length: int, head_dim: int) -> tuple[Tensor, Tensor]:
-    """각도의 코사인과 사인을 돌려줍니다. 모양은 각각 (length, head_dim)입니다. head_dim은 짝수입니다.
+    """각도의 코사인과 사인을 반환합니다. 모양은 각각 (length, head_dim)입니다. head_dim은 짝수입니다.
 
     - - -
 

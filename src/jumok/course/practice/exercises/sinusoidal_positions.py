@@ -28,7 +28,7 @@ from torch import Tensor
 
 
 def sinusoidal(length: int, width: int) -> Tensor:
-    """위치 0부터 length - 1까지의 벡터를 돌려줍니다: (length, width).
+    """위치 0부터 length - 1까지의 벡터를 반환합니다: (length, width).
 
     - - -
 

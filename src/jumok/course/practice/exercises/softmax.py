@@ -18,7 +18,7 @@ from torch import Tensor
 
 
 def softmax(scores: Tensor) -> Tensor:
-    """마지막 차원의 소프트맥스를 돌려줍니다: (..., T, S) -> (..., T, S).
+    """마지막 차원의 소프트맥스를 반환합니다: (..., T, S) -> (..., T, S).
 
     - - -
 

@@ -19,7 +19,7 @@ from torch import Tensor
 
 
 def probabilities(logits: Tensor, temperature: float) -> Tensor:
-    """다음 토큰의 확률을 돌려줍니다: logits (B, V) -> (B, V). temperature: 0 이상.
+    """다음 토큰의 확률을 반환합니다: logits (B, V) -> (B, V). temperature: 0 이상.
 
     - - -
 

@@ -16,7 +16,7 @@ from torch import Tensor
 
 
 def keep_top_k(logits: Tensor, k: int) -> Tensor:
-    """행마다 가장 큰 로짓 k개만 남기고 나머지를 -inf로 바꾸어 돌려줍니다: (B, V) -> (B, V). k: 1 이상.
+    """행마다 가장 큰 로짓 k개만 남기고 나머지를 -inf로 바꾸어 반환합니다: (B, V) -> (B, V). k: 1 이상.
 
     - - -
 

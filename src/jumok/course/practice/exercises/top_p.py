@@ -19,7 +19,7 @@ from torch import Tensor
 
 
 def keep_top_p(logits: Tensor, p: float) -> Tensor:
-    """확률의 합이 p에 이르는 가장 적은 수의 토큰만 남기고 나머지 로짓을 -inf로 바꾸어 돌려줍니다.
+    """확률의 합이 p에 이르는 가장 적은 수의 토큰만 남기고 나머지 로짓을 -inf로 바꾸어 반환합니다.
 
     인자:
         logits: (B, V).

@@ -1,8 +1,8 @@
 """학습 한 스텝
 
 모델을 한 번 갱신하세요. 순서는 이렇습니다. 학습 모드로 바꾸고, 이전 기울기를 지우고, 로짓과 손실을 구하고,
-backward로 기울기를 구하고, 전체 노름이 clip을 넘지 않도록 기울기를 줄이고, 옵티마이저로 갱신합니다. 손실은
-F.cross_entropy로 구하세요. 노름은 torch.nn.utils.clip_grad_norm_으로 제한합니다. 모델은 평가 모드로, 기울기가 남아
+backward로 기울기를 구하고, 기울기 전체의 길이(노름)가 clip을 넘지 않도록 기울기를 줄이고, 옵티마이저로 갱신합니다. 손실은
+F.cross_entropy로 구하세요. 길이는 torch.nn.utils.clip_grad_norm_으로 제한합니다. 모델은 평가 모드로, 기울기가 남아
 있는 채로 들어올 수 있습니다.
 
 - - -
@@ -21,14 +21,14 @@ from torch.optim import Optimizer
 
 
 def training_step(model: nn.Module, optimizer: Optimizer, x: Tensor, y: Tensor, clip: float) -> float:
-    """모델을 한 번 갱신하고 손실을 파이썬의 수로 돌려줍니다.
+    """모델을 한 번 갱신하고 손실을 파이썬의 수로 반환합니다.
 
     인자:
         model: ids (B, T) -> 로짓 (B, T, V).
         optimizer: 모델의 파라미터를 갱신하는 옵티마이저.
         x: id, (B, T).
         y: 다음 토큰, (B, T).
-        clip: 모든 기울기를 합한 노름의 상한.
+        clip: 모든 기울기를 한 벡터로 볼 때 그 길이의 상한.
 
     - - -
 
