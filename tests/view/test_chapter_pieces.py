@@ -120,11 +120,8 @@ def test_each_piece_is_in_its_chapter_with_what_to_try(language: Language) -> No
             if isinstance(picture, Picture) and (name := re.fullmatch(r"try-(\w+)\.svg", picture.path.name)):
                 found[name[1]] = each.number
                 [after] = re.findall(rf"{picture.path.name}\)\n\n(.+)", each.text)
-                assert after.startswith(
-                    {"ko": "**직접 해 보기**(문서 사이트): ", "en": "**Try it** (on the documentation site). "}[
-                        language
-                    ]
-                )
+                label = {"ko": "**직접 해 보기**(`{}`): ", "en": "**Try it** (`{}`). "}[language]
+                assert after.startswith(label.format(f"jumok learn {each.number} --open"))
     assert found == PLACES
 
 
