@@ -66,6 +66,18 @@ def test_the_files_are_in_the_language_of_the_reader(jumok) -> None:
     assert jumok("learn", "solution", FILE, "--lang", "ko").out == ONE.solution("ko")
 
 
+def test_the_last_hint_promises_no_solution_that_is_refused(jumok) -> None:
+    """After hint 3 it named `jumok learn solution`, which refused because nothing had been checked."""
+    jumok("learn", "practice")
+    for _ in range(3):
+        said = jumok("learn", "hint", FILE, "--lang", "en").err
+    assert "after an attempt you may see the solution" in said
+    assert f"jumok learn check {FILE}" in said
+    written(WRONG)
+    jumok("learn", "check", FILE)
+    assert "These are all hints. The solution: jumok learn solution" in jumok("learn", "hint", FILE).err
+
+
 def test_the_way_through_an_exercise(jumok) -> None:
     """Untouched, wrong, a hint, the solution after an attempt, right; and the progress is kept."""
     jumok("learn", "practice")

@@ -158,6 +158,15 @@ def test_other_parameters_are_explained(tmp_path: Path) -> None:
     assert "parameters" not in explain(comparison)
 
 
+def test_biases_that_the_exercise_leaves_out_are_expected(tmp_path: Path) -> None:
+    """A right exercise 12, without biases as asked, was told that its parameters differ, and not that they should."""
+    comparison = Comparison(read_part(written(tmp_path, HEAD)), material_of("가나다라 " * 300, ()), steps=1)
+    comparison.yours, comparison.jumok = trained(2.1, parameters=919_168), trained(2.0, parameters=920_704)
+    told = explain(comparison)
+    assert "919,168 parameters, and that of jumok 920,704. This is expected" in told
+    assert "other layers" not in told
+
+
 def trained(nats: float, *, parameters: int = 9, sees_future: bool = False) -> Trained:
     curve = ([1, 9], [6.0, nats])
     return Trained(

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from rich.console import Console
 from rich.table import Table
 
-from jumok.course.practice.comparison import Comparison, Trained
+from jumok.course.practice.comparison import QKV_BIASES, Comparison, Trained
 from jumok.messages import tr
 from jumok.runs.events import Event, Finish, Notice, Step
 from jumok.training.subscribers.progress import BarView, beside_bar, clock
@@ -83,7 +83,15 @@ def explain(comparison: Comparison) -> str:
             steps=steps,
             gap=abs(comparison.gap),
         )
-    if yours.parameters != jumok.parameters:
+    if jumok.parameters - yours.parameters == QKV_BIASES:
+        said += " " + tr(
+            "Your model has {yours:,} parameters, and that of jumok {jumok:,}. This is expected: the difference is the "
+            "biases of queries, keys and values, which your {part} does not have, as the exercise asks.",
+            yours=yours.parameters,
+            jumok=jumok.parameters,
+            part=part,
+        )
+    elif yours.parameters != jumok.parameters:
         said += " " + tr(
             "Your model has {yours:,} parameters, and that of jumok {jumok:,}: your {part} has other layers, widths or "
             "biases, or shares others of them.",

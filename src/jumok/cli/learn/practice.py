@@ -149,7 +149,16 @@ def hint(file: str, language: Language | None, as_json: bool, quiet: bool) -> No
     for number, text in enumerate(hints[:shown], 1):
         click.echo(tr("Hint {number} of {count}: {text}", number=number, count=len(hints), text=text))
     if shown == len(hints):
-        say(tr("These are all hints. The solution: {command}", command=_command("solution", path)), quiet=quiet)
+        solution_command = _command("solution", path)
+        if course.progress[one.slug].attempts:
+            said = tr("These are all hints. The solution: {command}", command=solution_command)
+        else:
+            said = tr(
+                "These are all hints. Try it, and check it ({check}); after an attempt you may see the solution: {command}",
+                check=_command("check", path),
+                command=solution_command,
+            )
+        say(said, quiet=quiet)
 
 
 @click.command(

@@ -31,6 +31,8 @@ from jumok.text import Text
 from jumok.tokenizers import Tokenizer
 
 CONTEXT = 128
+LAYERS, WIDTH = 4, 128
+QKV_BIASES = LAYERS * 3 * WIDTH  # of queries, keys and values; the exercises ask for heads without them
 EVALUATIONS = 20  # points of a curve, and one after the first step
 EVAL_TOKENS = 4096  # that each of them reads
 NEVER = 1_000_000_000  # steps between the validations of the trainer
@@ -197,7 +199,7 @@ class Comparison:
             steps=steps, minutes=minutes, seed=self.seed, batch_size=16, learning_rate=1e-3, optimizer="adamw",
             compile="off", precision="float32", sample_tokens=0, eval_tokens=EVAL_TOKENS, eval_every=NEVER, keep="last",
         )  # fmt: skip
-        model = GPTConfig(family="classic", dropout=0.0, n_layer=4, n_head=4, n_embd=128, context_length=CONTEXT)
+        model = GPTConfig(family="classic", dropout=0.0, n_layer=LAYERS, n_head=4, n_embd=WIDTH, context_length=CONTEXT)
         return Trainer.start(
             folder, self.text, model, training, tokenizer="char", device=self.device, make_model=make_model
         )
