@@ -31,6 +31,18 @@ AVOIDED = {  # a pattern -> why it is avoided, or what to write instead
     r"무엇으로 찾아지": "write 나는 어떤 정보를 갖고 있는가",
     r"문맥 벡터": "the glossary has 컨텍스트 벡터",
     r"다중 헤드": "the glossary has 헤드; write 멀티헤드",
+    r"돌려(?:주|줍|줬|준|줄)": "write 반환하다 of a function, 보내다 of a server",
+    r"행렬 곱(?!셈)": "one word in the glossary: 행렬곱",
+    r"표준 편차": "one word: 표준편차",
+    r"문맥 길이(?=[가-힣])": "write 컨텍스트 길이",
+    r"계수\(rank\)": "write 랭크",
+    r"도함수": "write 미분",
+    r"검증 부분": "the glossary has 검증용 부분",
+    r"답변(?!`)": "write 답",
+    r"(?:스물|서른|마흔|쉰|예순|일흔|여든|아흔)(?:한|두|세|네|다섯|여섯|일곱|여덟|아홉)? (?:개|번|장|줄|단계)": "write digits",
+    r"(?:첫째|둘째|셋째) (?:열|행|줄|단계|대화|층)": "write 첫 번째, 두 번째, 세 번째",
+    r"[가-힣]겠습니다": "a promise; write the sentence in the present",
+    r"브래들리-|쿨백-": "names are joined by –",
     r"(?:은\(는\)|이\(가\)|을\(를\)|와\(과\)|\(으\)로)": "write the sentence so that no particle depends on a value",
 }
 
