@@ -154,7 +154,8 @@ def hint(file: str, language: Language | None, as_json: bool, quiet: bool) -> No
             said = tr("These are all hints. The solution: {command}", command=solution_command)
         else:
             said = tr(
-                "These are all hints. Try it, and check it ({check}); after an attempt you may see the solution: {command}",
+                "These are all hints. Try it, and check it ({check}); after an attempt you may see the solution: "
+                "{command}",
                 check=_command("check", path),
                 command=solution_command,
             )

@@ -41,7 +41,7 @@ class Spread(NamedTuple):
 
 
 def spread(q: Tensor, k: Tensor, scale: float) -> Spread:
-    """Measure scale · q·k and the softmax over it: q (B, T, D), k (B, S, D); in float64, as sensitivities may be tiny."""
+    """Measure scale · q·k and the softmax over it: q (B, T, D), k (B, S, D); in float64, as numbers may be tiny."""
     q, k = q.double(), k.double()
     scores = q @ k.transpose(-2, -1) * scale  # (B, T, S)
     weights = softmax(scores)  # (B, T, S)

@@ -16,9 +16,9 @@ into x + f(x), and the next layer gets this new x. However many layers there are
 unchanged.
 
 x += f(x) is not the same as x = x + f(x). With += no new tensor is made: the values of the tensor that the function
-was given change, and so does the x of the caller. If f saved x for the backward pass (as nn.Linear and nn.LayerNorm do),
-autograd raises an error. If f did not, like the LayerNorm of chapter 7, there is no error, and the mistake is hard to
-notice.
+was given change, and so does the x of the caller. If f saved x for the backward pass (as nn.Linear and nn.LayerNorm
+do), autograd raises an error. If f did not, like the LayerNorm of chapter 7, there is no error, and the mistake is hard
+to notice.
 """
 
 from collections.abc import Callable, Iterable
