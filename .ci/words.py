@@ -39,7 +39,7 @@ AVOIDED = {  # a pattern -> why it is avoided, or what to write instead
     r"도함수": "write 미분",
     r"검증 부분": "the glossary has 검증용 부분",
     r"답변(?!`)": "write 답",
-    r"(?:서른|마흔|쉰|예순|일흔|여든|아흔)(?:한|두|세|네|다섯|여섯|일곱|여덟|아홉)? (?:개|번|장|줄|단계)": "write digits",
+    r"(?:서른|마흔|쉰|예순|일흔|여든|아흔)[가-힣]{0,2} (?:개|번|장|줄|단계)": "write digits",
     r"(?:첫째|둘째|셋째) (?:열|행|줄|단계|대화|층)": "write 첫 번째, 두 번째, 세 번째",
     r"[가-힣]겠습니다": "a promise; write the sentence in the present",
     r"브래들리-|쿨백-": "names are joined by –",
