@@ -25,7 +25,8 @@ TOPICS = ("country", "place", "person", "thing", "food", "science", "idea", "eve
 WORDS_SHARE = 5  # one of so many words of a list belongs to the test part
 MESSAGES_SHARE = 8  # one of so many messages
 SHORT = 5  # letters of a message that is in the training part whatever its hash
-PARTICLES = ("을를", "이가", "은는", "과와")
+PAIRS = ("을를", "이가", "은는", "과와")
+PARTICLES = {*"을를이가은는과와의도에", "", "하고", "랑", "으로", "에서", "이나"}
 ALTERNATIVES = re.compile(r"\(([^()\[\]{}]*)\)")  # none of which has alternatives in it
 POLITE = re.compile("(?:요|니다|니까|죠|시오)(?![가-힣])")
 VOWELS_MISTAKEN = ("ㅐㅔ", "ㅔㅐ", "ㅗㅜ", "ㅜㅗ", "ㅓㅗ", "ㅛㅕ", "ㅖㅔ", "ㅚㅙ", "ㅏㅑ", "ㅓㅕ")
@@ -64,7 +65,7 @@ def message(
     """
     while True:
         said = _intention(draw, groups)
-        template = draw.of(said["common"] if said["common"] and draw.below(5) < 2 else said["ask"])
+        template = draw.of(said["common"] if said["common"] and draw.below(2) else said["ask"])
         text = typed(draw, _with_particles(templates.say(template, draw.casual, _Words(draw, makers), draw.below)))
         text = " ".join(text.split())
         if 0 < len(text) <= 80 and _belongs(draw, text) and not any(word in text for word in barred):
@@ -115,11 +116,12 @@ def _expanded(template: str, phrases: dict[str, str]) -> str:
 
 
 def _marked(group: re.Match[str]) -> str:
-    """Return alternatives in which 을 and 를 are one, <을/를>."""
+    """Return alternatives, all of which are particles, in which 을 and 를 are one, <을/를>."""
     options = group[1].split("|")
-    for pair in PARTICLES:
-        if {*pair} <= {*options}:
-            options = [f"<{pair[0]}/{pair[1]}>" if one == pair[0] else one for one in options if one != pair[1]]
+    if {*options} <= PARTICLES:
+        for first, second in PAIRS:
+            options = [f"<{first}/{second}>" if one in (first, second) else one for one in options]
+        options = list(dict.fromkeys(options))
     return f"({'|'.join(options)})"
 
 
