@@ -110,3 +110,24 @@ def taught(kind: str = "char", steps: int = 60) -> GPT:
         optimizer.zero_grad()
     model.tokenizer = tokenizer
     return model.eval()
+
+
+def looping(cycle: str = "나는 학교에", kind: str = "char", **config: Any) -> GPT:
+    """A GPT that answers with the tokens of a text, all different, again and again: its last token alone decides."""
+    tokenizer = with_chat(train_tokenizer(TEXT, kind, **({"vocab_size": 400} if kind == "bpe" else {})))  # type: ignore[arg-type]
+    vocab = tokenizer.vocab_size
+    sizes = {"n_layer": 1, "n_head": 1, "n_embd": vocab + vocab % 2, "context_length": 512, "vocab_size": vocab}
+    model = build(GPTConfig(**{**sizes, "tie_embeddings": False, **config})).eval()
+    ids = tokenizer.encode(cycle).tolist()
+    assert len(set(ids)) == len(ids)
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if name.endswith(("o_proj.weight", "down_proj.weight")):
+                parameter.zero_()
+        model.token_embedding.weight.copy_(torch.eye(*model.token_embedding.weight.shape))
+        follows = torch.full((vocab,), ids[0])
+        follows[ids] = torch.tensor([*ids[1:], ids[0]])
+        model.head.weight.zero_()
+        model.head.weight[follows, torch.arange(vocab)] = 1.0
+    model.tokenizer = tokenizer
+    return model

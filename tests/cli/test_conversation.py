@@ -17,7 +17,7 @@ from conftest import Jumok
 from jumok.inference.chat import answer_chats
 from jumok.runs.load import load, save
 from jumok.training.verdict import use_command
-from talking_models import TEMPLATE, talking
+from talking_models import TEMPLATE, looping, talking
 
 GREEDY = ("--tokens", "12")
 
@@ -69,6 +69,15 @@ def test_each_line_of_a_pipe_is_a_message(run: Path, jumok: Jumok) -> None:
     found = jumok("chat", run, *GREEDY, "--json", stdin="나는\n집에\n/quit\n그리고\n").json
     assert [one["text"] for one in found["answers"]] == [first, second]
     assert jumok("chat", run, "--json", stdin="").json["answers"] == []
+
+
+def test_an_answer_that_repeats_itself_ends(jumok: Jumok, tmp_path: Path) -> None:
+    save(looping(), tmp_path / "loops")
+    done = jumok("chat", tmp_path / "loops", "안녕")
+    assert done.out == ("나는 학교에" * 11)[:64] + "\n"
+    assert "because it repeats itself" in done.err
+    [only] = jumok("chat", tmp_path / "loops", "안녕", "--json").json["answers"]
+    assert (only["tokens"], only["finish"]) == (64, "loop")
 
 
 def test_a_seed_draws_the_same_answers(run: Path, jumok: Jumok) -> None:

@@ -28,7 +28,7 @@ from jumok.models.gpt import GPT
 from jumok.runs.load import save
 from jumok.text import from_rows
 from jumok.text.conversations import from_conversations, messages_of
-from talking_models import talking
+from talking_models import looping, talking
 from talks import said, talks
 
 TALK = said("하나?", "하나.", "둘?", "둘.", system="셋")
@@ -136,6 +136,13 @@ def test_each_answer_is_right_wrong_empty_or_looping(monkeypatch: pytest.MonkeyP
     assert found.judgements[3].messages == ("4",)
     assert found.skills["수"] == Share(5, 0.2, pytest.approx((0.2 * 0.8 / 5) ** 0.5), 1, 1, 2)
     assert (found.empty, found.looping, found.checks, found.exact_match) == (1, 2, 0.2, 0.2)
+
+
+def test_a_model_that_repeats_itself_is_looping() -> None:
+    rows = [{"messages": said("하나?", "둘"), "skill": "수", "checks": [".*"]}]
+    found = evaluate_chat(looping(), from_conversations(rows))
+    assert (found.looping, found.skills["수"].looping, found.checks) == (1, 1, 0.0)
+    assert len(found.judgements[0].answer) == 64
 
 
 def test_an_answer_may_be_longer_than_the_right_one(monkeypatch: pytest.MonkeyPatch) -> None:

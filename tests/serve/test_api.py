@@ -39,7 +39,7 @@ from jumok.serve.served_models import ServedModels
 from jumok.serve.settings import ServeSettings
 from jumok.text.hangul import nfc
 from jumok.tokenizers import train_tokenizer
-from talking_models import TEMPLATE, talking
+from talking_models import TEMPLATE, looping, talking
 
 pytestmark = pytest.mark.slow
 
@@ -88,6 +88,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
         "broken": broken,
         "talk": talking(),
         "thinks": talking(template=TEMPLATE.removesuffix("{% endif %}") + "<think>{% endif %}", seed=1),
+        "loops": looping(),
         "mlm": reader(BERTConfig, head="mlm"),
         "classes": reader(GPTConfig, labels=("좋음", "나쁨")),
         "pairs": reader(EncoderDecoderConfig, pad_id=0, bos_id=4, eos_id=5, decoder_start_id=4),
@@ -307,6 +308,26 @@ def test_a_stream_of_a_chat_joins_to_its_answer(client: openai.OpenAI) -> None:
     assert list(deltas.values()) == [choice.message.content for choice in found.choices]
     assert deltas[0] != deltas[1]
     assert roles == ["assistant", "assistant"]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_an_answer_that_repeats_itself_ends(client: openai.OpenAI, stream: bool) -> None:
+    """It ran to the limit. The API has no word for it but that of the limit; `stop_reason` is of vLLM."""
+    given: dict[str, Any] = {"model": "loops", "messages": MESSAGES, "max_tokens": 300, "temperature": 0}
+    if stream:
+        *pieces, last = client.chat.completions.create(**given, stream=True)
+        text, ended = "".join(one.choices[0].delta.content or "" for one in [*pieces, last]), last.choices[0]
+        assert all(one.choices[0].finish_reason is None for one in pieces)
+    else:
+        found = client.chat.completions.create(**given)
+        text, ended = found.choices[0].message.content or "", found.choices[0]
+        assert found.usage is not None
+        assert found.usage.completion_tokens == 64
+    assert text == ("나는 학교에" * 11)[:64]
+    assert (ended.finish_reason, ended.stop_reason) == ("length", "loop")  # type: ignore[attr-defined]
+    written = client.completions.create(model="loops", prompt="나", max_tokens=300, temperature=0).choices[0]
+    assert len(written.text) == 300
+    assert not hasattr(written, "stop_reason")
 
 
 def test_reasoning_is_apart_from_the_content(client: openai.OpenAI, runs: dict[str, Any]) -> None:

@@ -13,6 +13,7 @@ from jumok.inference.chat import answer_chats
 from jumok.text.conversations import messages_of, read_conversations
 from jumok.view.model_page import ModelPage, rounded
 from model_pages import HOSTILE, MODELS, PHONE, Visits, chat, until
+from talking_models import looping
 
 pytestmark = [pytest.mark.browser, pytest.mark.long]
 
@@ -132,6 +133,14 @@ def test_an_answer_is_stopped(visit: Visits, tmp_path: Path) -> None:
     answered(page)
     assert page.evaluate(f"{CHAT}.turns[0].ended") in ("stop", "end")
     assert page.inner_text("#chat-send") == "Send"
+
+
+def test_an_answer_that_repeats_itself_ends(visit: Visits, tmp_path: Path) -> None:
+    """It ran to the end of the context."""
+    page = visit(ModelPage(looping(), "loops").save(tmp_path / "loops.html"), link=GREEDY)
+    say(page, "나는")
+    assert page.evaluate(f"{CHAT}.turns[0].pieces.length") == 64
+    assert page.inner_text(".chat-cut") == "The answer was ended, because it repeats itself."
 
 
 def test_what_cannot_be_read_is_said_and_comes_back(model_page: ModelPages, visit: Visits) -> None:

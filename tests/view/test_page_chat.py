@@ -15,7 +15,7 @@ from jumok.models import build
 from jumok.models.gpt import GPT
 from jumok.tokenizers import train_tokenizer, with_chat
 from jumok.view.model_page import ModelPage, rounded
-from talking_models import TEXT
+from talking_models import TEXT, looping
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(shutil.which("node") is None, reason="Node is not installed")]
 
@@ -97,6 +97,30 @@ def test_greedy_answers_are_those_of_python(kind: str) -> None:
             assert one["found"]["ended"] == {"stop": "end"}.get(answer.finish, answer.finish)
             finishes.add(answer.finish)
     assert finishes == {"stop", "length"}
+
+
+@pytest.mark.parametrize(
+    ("kind", "cycle"),
+    [
+        ("char", "ㅋ"),
+        ("char", "뷁"),
+        ("char", "친구와 집에다.그리고하나둘셋"),
+        ("jamo", "하루"),
+        ("bpe", "나는 학교에"),
+    ],
+)
+def test_an_answer_that_repeats_itself_ends_where_it_does_in_python(kind: str, cycle: str) -> None:
+    """It went on to the end of the context."""
+    model = looping(cycle, kind)
+    messages = said("안녕")
+    ids, _ = chat_prompt(model, messages, 400)
+    settings = {"sampling": {"temperature": 0}, "tokens": 400}
+    answered, continued = ask(model, ("write", ids, {**settings, "begun": []}), ("write", ids, settings))
+    [[answer]] = answer_chats(rounded(model), [messages], tokens=400)
+    assert answered["found"]["ids"] == [*ids, *answer.ids]
+    assert answered["found"]["ended"] == answer.finish == "loop"
+    assert parts(answered["events"], answered["found"]["rest"]) == (answer.text, "")
+    assert continued["found"]["ended"] == "length"  # a text that is continued may repeat itself
 
 
 @pytest.mark.parametrize("kind", ["char", "bpe"])

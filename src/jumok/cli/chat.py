@@ -266,6 +266,8 @@ class Conversation:
                 write("")
         if answer.finish == "length":
             say(tr("The answer was cut after {count:,} tokens.", count=len(answer.ids)), quiet=self._quiet)
+        elif answer.finish == "loop":
+            say(tr("The answer was ended, because it repeats itself."), quiet=self._quiet)
         return answer
 
     def _save(self, path: Path) -> None:

@@ -144,5 +144,6 @@ def _answer(model: EncoderDecoder, tokenizer: Tokenizer, text: Continuation, sea
     finish = text.finish
     assert finish is not None
     assert finish != "cancelled"
+    assert finish != "loop"
     score = -math.inf if finish == "not finite" else search.score(text.total, len(text.drawn))
     return make_answer(tokenizer, model.config, text.drawn, score, finish)

@@ -1,7 +1,8 @@
 """Answers of a model in a conversation: for the terminal, the server, evaluations and rewards.
 
 The messages are written by the chat template of the model's tokenizer. A conversation that is too long for the context
-loses whole turns from the front; its system message stays. The answer ends with its turn, or where the context is full.
+loses whole turns from the front; its system message stays. The answer ends with its turn, where it repeats itself
+(`jumok.inference.looping`), or where the context is full.
 
 What a model writes between `<think>` and `</think>` at the beginning of its answer is its reasoning. Where these are
 tokens of the tokenizer, only the tokens count: a model that spells them in its text writes text.
@@ -49,7 +50,8 @@ class Answer:
     Fields:
         text: the answer. reasoning: what the model wrote in `<think>` before it, "" if nothing.
         ids: every id that was drawn, the end of the turn included.
-        finish: "stop" at the end of the turn, "length" when the tokens were used up, or "not finite".
+        finish: "stop" at the end of the turn: the answer ended by itself; "length" when the tokens were used up, "loop"
+            where it repeated itself, or "not finite".
     """
 
     text: str
@@ -194,7 +196,9 @@ def chat_request(
     top: int | None = None,
     stop: Sequence[str] = (),
 ) -> Request:
-    """Return the request to answer a conversation. The answer ends with its turn, and where the context is full.
+    """Return the request to answer a conversation.
+
+    The answer ends with its turn, where it repeats itself, and where the context is full.
 
     Args:
         messages, tokens: as in `chat_prompt`. sampling, seed, sample, top, stop: as in `text_request`.
@@ -211,6 +215,7 @@ def chat_request(
         request,
         stop_ids=request.stop_ids.union(template.ends.values()),
         special_ids=frozenset(tokenizer.special_tokens.values()),
+        ends_loops=True,
     )
 
 

@@ -154,6 +154,7 @@ def write_all(engine: Engine, requests: Sequence[Request]) -> list[Continuation]
 def _completion(prompt: str, text: Continuation) -> Completion:
     assert text.finish is not None
     assert text.finish != "cancelled"
+    assert text.finish != "loop"
     return Completion(prompt=prompt, text=text.text, ids=tuple(text.drawn), tokens=len(text.drawn), finish=text.finish)
 
 

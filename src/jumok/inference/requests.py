@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from jumok.models.encoder_decoder import EncoderDecoder
     from jumok.models.gpt import GPT
 
-Finish = Literal["stop", "length", "not finite", "cancelled"]
+Finish = Literal["stop", "length", "loop", "not finite", "cancelled"]
 MOST_SAMPLES = 2**32  # of a prompt; a number for each sample, which does not depend on how many there are
 
 
@@ -43,6 +43,7 @@ class Request:
         seed: of the random numbers; sample: which of several texts with the same seed this is.
         stop: strings that end the text where the first of them would begin, in NFC.
         stop_ids: ids that end the text. special_ids: ids that are no part of the text; those of `stop_ids` never are.
+        ends_loops: a text that repeats itself ends (`jumok.inference.looping`).
         no_repeat_ngram: no sequence of so many ids occurs twice; 0 is off. See `NextIdRules` for the rules of a model.
         top: how many of the likeliest ids are returned with each id; None: not even its own log-probability.
 
@@ -59,6 +60,7 @@ class Request:
     stop: tuple[str, ...] = ()
     stop_ids: frozenset[int] = frozenset()
     special_ids: frozenset[int] = frozenset()
+    ends_loops: bool = False
     no_repeat_ngram: int = 0
     top: int | None = None
 
@@ -197,8 +199,8 @@ class Event:
         drawn: the new ids.
         text: the text that became final with them; whole characters, nothing of a stop string.
         finish: why the text ended, or None if it goes on. "stop": at a stop string or stop id, or where no id may
-            come next; "length": the ids are used up; "not finite": the model's logits were not finite; "cancelled":
-            the caller wanted no more.
+            come next; "length": the ids are used up; "loop": it repeated itself; "not finite": the model's logits were
+            not finite; "cancelled": the caller wanted no more.
         reasoning: as text, of what an answer says before it; see `jumok.inference.chat.AnswerParts`.
     """
 

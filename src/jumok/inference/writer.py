@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from jumok.inference.looping import is_looping
 from jumok.inference.requests import Drawn, Event, Finish, Request
 from jumok.inference.rules import NextIdRules
 from jumok.tokenizers import Stream, Tokenizer
@@ -78,6 +79,8 @@ class Continuation:
             self._add(self._decoder.push(token))
         if token in self.request.stop_ids or (self._decoder is not None and self._decoder.stopped):
             self.end("stop")
+        elif self.request.ends_loops and is_looping(self.drawn):
+            self.end("loop")
         elif len(self.drawn) == self.request.tokens:
             self.end("length")
 

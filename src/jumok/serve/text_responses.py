@@ -132,7 +132,9 @@ class ResponseForm(ABC):
             "index": number,
             **self.content(number, event, piece=piece),
             "logprobs": self.log_probabilities(number, event) if self.logprobs else None,
-            "finish_reason": event.finish,
+            # OpenAI's API has no word for a loop; vLLM says more in `stop_reason`.
+            "finish_reason": "length" if event.finish == "loop" else event.finish,
+            **({"stop_reason": "loop"} if event.finish == "loop" else {}),
         }
 
     def usage(self, completion_tokens: int) -> dict[str, int]:

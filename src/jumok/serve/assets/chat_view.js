@@ -91,7 +91,7 @@ export class ChatView {
     try {
       const take = (/** @type {any} */ { choices: [one] }) => {
         if (!one || signal.aborted) return;
-        ended = one.finish_reason ?? ended;
+        ended = one.stop_reason ?? one.finish_reason ?? ended;
         for (const piece of piecesOf(one)) hear(piece);
       };
       await listen("chat/completions", body, take, signal);

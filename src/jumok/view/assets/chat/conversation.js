@@ -124,6 +124,7 @@ export class Conversation {
     answer.append(thought, text);
     this.shown = { answer: text, thought, surprise: 0 };
     turn.pieces.forEach((piece, i) => this.put(turn, piece, i));
+    if (turn.ended === "loop") answer.append(element("p", { class: "chat-cut", text: t("chat.loop") }));
     if (turn.ended === "length") answer.append(element("p", { class: "chat-cut", text: t("chat.cut") }));
     said.append(element("div", { class: "chat-text", text: turn.question }));
     if (!writing && !old) {

@@ -3,6 +3,7 @@
 
 import { distribution, knownLogits, rankOf } from "./candidates.js";
 import { AnswerStream } from "./chat.js";
+import { isLooping } from "./looping.js";
 import { drawn, Random, settingsOf } from "./sampling.js";
 import { Queue, Turns } from "./turns.js";
 import { Reading, windowStart } from "./window.js";
@@ -153,6 +154,7 @@ export class Writing {
         per_second: (1000 * (measured.length - 1)) / Math.max(1e-3, measured[measured.length - 1] - measured[0]),
       });
       if (ends.includes(id)) return { ids: text, ended: "end", rest: rest() };
+      if (answer && isLooping(text.slice(ids.length))) return { ids: text, ended: "loop", rest: rest() };
     }
     return { ids: text, ended: "length", rest: rest() };
   }

@@ -121,10 +121,10 @@ export interface WriteSettings {
   begun?: number[]; // an answer is written: ids that it begins with
 }
 
-/** The prompt and what was written; `ended` is "stop" by `engine.stop()`, "end" at an id that ends a text. */
+/** The prompt and what was written; `ended` is "stop" by `engine.stop()`, "end" at an id that ends a text, "loop" where an answer repeats itself. */
 export interface WriteResult {
   ids: number[];
-  ended: "length" | "stop" | "end";
+  ended: "length" | "stop" | "end" | "loop";
   rest?: string; // the text that the last tokens' `added` had held back
 }
 
