@@ -173,6 +173,8 @@ def test_conversations_have_the_same_ids(name: str, template: str, tmp_path: Pat
                 continue
             prompt = other.post("/apply-template", messages=chat)["prompt"]
             assert read(prompt) == ids, (chat, prompt)
+            written = tokenizer.chat.render(chat)  # as a prompt; one that begins with BOS has it twice in all programs
+            assert notes or read(written) == prompt_ids(model.config, tokenizer, written)
             count += 1
         for text in ("나는 학교에", "1\n2"):
             assert read(before + text) == prompt_ids(model.config, tokenizer, text)
