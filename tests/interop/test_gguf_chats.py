@@ -157,8 +157,7 @@ def test_conversations_have_the_same_ids(name: str, template: str, tmp_path: Pat
             to_gguf(model, tmp_path / "m.gguf", "f32")
         return
     notes = to_gguf(model, tmp_path / "m.gguf", "f32").notes
-    before = "".join({"Conversations": BOS, "This": " "}[note.split()[0]] for note in notes)
-    assert bool(notes) == (before != "")
+    before = "".join({"Conversations": BOS, "This": " ", "A": ""}[note.split()[0]] for note in notes)
     count = 0
     with llama.started(tmp_path / "m.gguf", slots=1, context=128, threads=1, exact=True) as other:
 
@@ -178,6 +177,9 @@ def test_conversations_have_the_same_ids(name: str, template: str, tmp_path: Pat
             count += 1
         for text in ("나는 학교에", "1\n2"):
             assert read(before + text) == prompt_ids(model.config, tokenizer, text)
+        if not before:  # the note is there if it is true
+            texts = (" 나", f"나{BOS}는")
+            assert any(read(text) != prompt_ids(model.config, tokenizer, text) for text in texts) == bool(notes)
     assert count == (9 if template in ("Mistral", "Gemma") else 12)
 
 
@@ -225,3 +227,12 @@ def test_a_template_gets_the_tokens_of_the_tokenizer(tmp_path: Path) -> None:
     to_gguf(talking_models.random(tokenizer), tmp_path / "m.gguf")
     found = gguf.GGUFReader(tmp_path / "m.gguf").fields["tokenizer.chat_template"].contents()
     assert found == '{%- set unk_token = "<s>" %}{%- set eos_token = "<|im_end|>" %}\n' + source
+
+
+@pytest.mark.parametrize("kind", ["always", "first", "never", "legacy"])
+def test_spaces_that_llama_cpp_adds_to_prompts_are_told(kind: str, tmp_path: Path) -> None:
+    """Without a chat template, too, a space before a space, or after a special token, was added in silence."""
+    tokenizer = published(sentencepiece(kind), "", begins=True)
+    tokenizer.chat_templates = {}
+    notes = to_gguf(talking_models.random(tokenizer), tmp_path / "m.gguf").notes
+    assert ["one space more" in note for note in notes] == ([True] if kind in ("always", "first") else [])

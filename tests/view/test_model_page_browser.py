@@ -102,6 +102,24 @@ def test_what_is_typed_is_read_and_scored_and_written_on(model_page: ModelPages,
     assert "\u202e" not in page.inner_text("#place-name")
 
 
+def test_a_chat_that_is_typed_keeps_its_tokens(model_page: ModelPages, visit: Visits) -> None:
+    """Its special tokens were letters. As tokens they stay in the text, and what is typed behind them changes none."""
+    tokenizer = MODELS["chat"]().tokenizer
+    assert tokenizer is not None
+    page = visit(model_page("chat"))
+    page.click("#tab-write")
+    prompt = "<|user|>\n나는?<|end|>\n<|assistant|>\n"
+    for text in (prompt, prompt + "나는"):
+        page.fill("#prompt", text)
+        until(page, f"session.ids.length === {len(tokenizer.encode_prompt(text))}")
+        written(page)
+        assert ids(page) == tokenizer.encode_prompt(text).tolist()
+        assert text_of(page) == text
+    write(page)
+    assert text_of(page).startswith(prompt + "나는")
+    assert ids(page)[: len(tokenizer.encode_prompt(prompt))] == tokenizer.encode_prompt(prompt).tolist()
+
+
 def test_a_candidate_of_another_place_is_not_chosen(model_page: ModelPages, visit: Visits) -> None:
     """Those of the place before are on the page until those of the new one are computed."""
     page = visit(model_page("gpt"), text=TEXT)

@@ -70,6 +70,13 @@ def for_chats(
                         "Where it continues a text, write a space at the beginning of the prompt."
                     )
                 )
+            elif any(_read(pipeline, text, None, "") != tokenizer.encode(text).tolist() for text in _texts(tokenizer)):
+                notes.append(
+                    tr(
+                        "A prompt that begins with a space, or has a special token inside, is read with one space more "
+                        "by llama.cpp than by this tokenizer."
+                    )
+                )
             return replace(vocabulary, spaced=spaced), begun, tuple(notes)
     raise JumokError(
         "llama.cpp would give other ids than this tokenizer to conversations: it puts a space after every special "
@@ -90,6 +97,13 @@ def template_for(source: str, vocabulary: Vocabulary, config: GPTConfig, tokeniz
         if role in source and theirs.get(role) != (text := tokenizer.roles.get(role, "")) and (text or role in theirs)
     ]
     return "".join(sets) + ("\n" if sets and source.startswith("\n") else "") + source
+
+
+def _texts(tokenizer: Tokenizer) -> list[str]:
+    """Return texts in which tokenizers of SentencePiece differ in the spaces that they put; none for other kinds."""
+    if tokenizer.kind != "other":
+        return []
+    return [" 가", *(f"가{token}나" for token in tokenizer.special_tokens)]
 
 
 def _encoded(chat: ChatTemplate) -> Iterator[tuple[str, list[int]]]:
