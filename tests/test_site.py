@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import http.server
 import json
@@ -13,6 +14,7 @@ import threading
 from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 from urllib.parse import unquote, urlsplit
 
 import pytest
@@ -188,10 +190,9 @@ SEARCH = """async words => {
 }"""
 
 
-@pytest.fixture(scope="module")
-def address(site: Path) -> Iterator[str]:
-    """The site with its search and with a page that has 어텐션 only in 어텐션을, on a server of this machine."""
-    (site / "ko" / "particle.html").write_text(PAGE, encoding="utf-8")
+@contextlib.contextmanager
+def served(site: Path, path: str = "") -> Iterator[str]:
+    """Index a site for its search, serve it below a path of this machine, and nothing outside it."""
     index = [sys.executable, "-m", "pagefind", "--quiet", "--site", str(site), "--exclude-selectors", ".headerlink"]
     subprocess.run(index, check=True, capture_output=True)
 
@@ -199,38 +200,82 @@ def address(site: Path) -> Iterator[str]:
         def log_message(self, *_: object) -> None:
             pass
 
+        def translate_path(self, address: str) -> str:
+            inside = address.startswith(f"{path}/")
+            return super().translate_path(address.removeprefix(path) if inside else "/outside-the-site")
+
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Handler, directory=str(site)))
     threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield f"http://127.0.0.1:{server.server_port}"
+    yield f"http://127.0.0.1:{server.server_port}{path}"
     server.shutdown()
     server.server_close()
 
 
-@pytest.mark.long
-@pytest.mark.browser
-def test_search_and_width_in_a_browser(address: str) -> None:
-    """A noun is found where it stands only with a particle, and no page is wider than a phone."""
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
     sync_api = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed")
     chromium = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
     if chromium is None:
         pytest.skip("there is no Chromium to open the page in; on Debian and Ubuntu: apt install chromium")
     with sync_api.sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox", "--disable-gpu"])
-        page = browser.new_page(viewport={"width": 360, "height": 740})
-        foreign: list[str] = []
-        page.on("request", lambda request: foreign.append(request.url) if address not in request.url else None)
-        page.goto(f"{address}/ko/index.html")
-        assert "/ko/particle.html" in page.evaluate(SEARCH, "어텐션")
-        assert not [url for url in page.evaluate(SEARCH, "어텐션") if "/ko/" not in url]
-        for word in ("허깅페이스", "라마", "올라마"):  # as readers write them; the pages once had only the Latin names
-            assert "/ko/interop.html" in page.evaluate(SEARCH, word), word
-        page.click(".nav-overlay-icon")
-        page.click("pagefind-modal-trigger button")
-        page.keyboard.insert_text("조사")
-        page.locator("pagefind-results a", has_text="조사").first.click()
-        page.wait_for_url("**/ko/particle.html*")
-        for name in ("index", "ko/index", "formats", "api/nn", *(f"learn/ko/{name}" for name in CHAPTERS)):
-            page.goto(f"{address}/{name}.html")
-            assert page.evaluate("document.documentElement.scrollWidth") == 360, name
+        yield browser
         browser.close()
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("path", ["", "/docs"])
+def test_search_works_below_any_path(little: tuple[Path, Any], browser: Any, tmp_path: Path, path: str) -> None:
+    """Pagefind took its index from /pagefind/, so a site at OWNER.github.io/jumok/ had no search."""
+    site = shutil.copytree(little[0], tmp_path / "site")
+    build(little[0].parent / "docs", site, "ko")
+    with served(site, path) as address:
+        for name, word, target in (
+            ("index", "chapter", f"{CHAPTER}.html"),
+            (CHAPTER, "because", "index.html"),
+            ("ko/index", "다음", "ko/index.html"),
+        ):
+            page = browser.new_page()
+            failed: list[str] = []
+            page.on("requestfailed", lambda request, failed=failed: failed.append(request.url))
+            page.goto(f"{address}/{name}.html")
+            page.click("pagefind-modal-trigger button")
+            page.keyboard.insert_text(word)
+            link = page.locator("pagefind-results a").first
+            link.wait_for()
+            found = link.evaluate("a => a.href").split("#")[0]
+            assert found == f"{address}/{target}".removesuffix("index.html")
+            assert not failed
+            page.close()
+
+
+@pytest.fixture(scope="module")
+def address(site: Path) -> Iterator[str]:
+    """The site with its search and with a page that has 어텐션 only in 어텐션을, on a server of this machine."""
+    (site / "ko" / "particle.html").write_text(PAGE, encoding="utf-8")
+    with served(site) as address:
+        yield address
+
+
+@pytest.mark.long
+@pytest.mark.browser
+def test_search_and_width_in_a_browser(address: str, browser: Any) -> None:
+    """A noun is found where it stands only with a particle, and no page is wider than a phone."""
+    page = browser.new_page(viewport={"width": 360, "height": 740})
+    foreign: list[str] = []
+    page.on("request", lambda request: foreign.append(request.url) if address not in request.url else None)
+    page.goto(f"{address}/ko/index.html")
+    assert "/ko/particle.html" in page.evaluate(SEARCH, "어텐션")
+    assert not [url for url in page.evaluate(SEARCH, "어텐션") if "/ko/" not in url]
+    for word in ("허깅페이스", "라마", "올라마"):  # as readers write them; the pages once had only the Latin names
+        assert "/ko/interop.html" in page.evaluate(SEARCH, word), word
+    page.click(".nav-overlay-icon")
+    page.click("pagefind-modal-trigger button")
+    page.keyboard.insert_text("조사")
+    page.locator("pagefind-results a", has_text="조사").first.click()
+    page.wait_for_url("**/ko/particle.html*")
+    for name in ("index", "ko/index", "formats", "api/nn", *(f"learn/ko/{name}" for name in CHAPTERS)):
+        page.goto(f"{address}/{name}.html")
+        assert page.evaluate("document.documentElement.scrollWidth") == 360, name
+    page.close()
     assert not [url for url in foreign if url.startswith("http")]
