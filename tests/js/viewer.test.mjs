@@ -24,29 +24,71 @@ import {
 } from "../../src/jumok/view/assets/base/words.js";
 import { keySign } from "../../src/jumok/view/assets/base/keyboard.js";
 import { groupTokens } from "../../src/jumok/view/assets/viewer/groups.js";
+import { neuronExponential } from "../../src/jumok/view/assets/viewer/neuron_view.js";
 import { Store } from "../../src/jumok/view/assets/viewer/store.js";
-import { Trace, decodeWeights, groupWeights } from "../../src/jumok/view/assets/viewer/trace.js";
+import { Trace, decodeWeights, groupWeights, weightError } from "../../src/jumok/view/assets/viewer/trace.js";
 
 const near = (found, expected, most = 1e-6) => {
   assert.equal(found.length, expected.length);
   expected.forEach((value, i) => assert.ok(Math.abs(found[i] - value) < most, `${i}: ${found[i]}, not ${value}`));
 };
 
+const head = { t: 2, s: 2, causal: false, levels: 65_535, encoding: "sqrt" };
+
 test("roots in bytes", () => {
   const roots = Uint8Array.from([7, 1, 3, 2, 2, 0]);
-  near(decodeWeights(roots, 3, 3, true, "sqrt-u8"), [1, 0, 0, 0.1, 0.9, 0, 0.5, 0.5, 0]);
+  const { data } = decodeWeights(roots, { ...head, t: 3, s: 3, causal: true, levels: 255 });
+  near(data, [1, 0, 0, 0.1, 0.9, 0, 0.5, 0.5, 0]);
 });
 
-test("half-precision weights are divided by the sum of their row", () => {
+test("roots in two bytes", () => {
   const stream = new Uint8Array(2 * 4);
   const view = new DataView(stream.buffer);
-  [0x3c00, 0x4200, 0x0000, 0x3800].forEach((bits, i) => view.setUint16(2 * i, bits, true)); // 1, 3, 0, 0.5
-  near(decodeWeights(stream, 2, 2, false, "float16"), [0.25, 0.75, 0, 1]);
+  [300, 900, 0, 7].forEach((root, i) => view.setUint16(2 * i, root, true));
+  near(decodeWeights(stream, head).data, [0.1, 0.9, 0, 1]);
 });
 
-test("a stream of another length is refused", () => {
-  assert.throws(() => decodeWeights(Uint8Array.from([1]), 2, 2, true, "sqrt-u8"), { code: "error.data" });
-  assert.throws(() => new Trace({ format: "jumok-trace", version: 1 }), { code: "error.version" });
+test("a stream of another length or encoding is refused", () => {
+  const none = { code: "error.data" };
+  assert.throws(() => decodeWeights(Uint8Array.from([1]), head), none);
+  assert.throws(() => decodeWeights(new Uint8Array(8), { ...head, encoding: "float16" }), none);
+  assert.throws(() => new Trace({ format: "jumok-trace", version: 2 }), { code: "error.version" });
+});
+
+/** A row of random weights, rounded to levels as a file has them. @param {number} levels @param {number} sharpness */
+function roundedRow(levels, sharpness) {
+  const shares = Array.from({ length: 40 }, () => Math.exp(sharpness * Math.random()));
+  const sum = shares.reduce((total, share) => total + share);
+  const truth = shares.map((share) => share / sum);
+  const Roots = levels > 255 ? Uint16Array : Uint8Array;
+  const roots = Roots.from(truth, (weight) => Math.round(levels * Math.sqrt(weight)));
+  const shape = { t: 1, s: 40, causal: false, levels, encoding: "sqrt" };
+  return { truth, weights: decodeWeights(new Uint8Array(roots.buffer), shape) };
+}
+
+test("a weight is printed with digits that are true, also as a part of a group", () => {
+  for (const levels of [16, 64, 255, 65_535]) {
+    for (let sharpness = 0; sharpness < 12; sharpness += 1) {
+      const { truth, weights } = roundedRow(levels, sharpness);
+      const groups = Array.from({ length: 40 }, (_, i) => Math.floor(i / 3));
+      const grouped = groupWeights(weights, [0], 1, groups, 14);
+      const sums = Array.from({ length: 14 }, (_, i) => truth.slice(3 * i, 3 * i + 3).reduce((a, b) => a + b));
+      for (const [shown, expected] of [
+        [weights, truth],
+        [grouped, sums],
+      ]) {
+        expected.forEach((value, j) => {
+          const error = weightError(shown, 0, j);
+          assert.ok(Math.abs(shown.data[j] - value) <= error + 1e-7, `${levels}: ${shown.data[j]}, not ${value}`);
+          const text = percent(shown.data[j], error);
+          const [number, unit] = [Number(text.replace(/[%<≈]/g, "")), 10 ** -(text.split(".")[1]?.length - 1 || 0)];
+          if (text.startsWith("<")) assert.ok(100 * value < number, `${text}: ${value}`);
+          else if (!text.startsWith("≈")) assert.ok(Math.abs(100 * value - number) <= unit + 1e-5, `${text}: ${value}`);
+        });
+      }
+      if (levels > 255) assert.ok(weightError(weights, 0, 0) < 2e-5);
+    }
+  }
 });
 
 test("groups: weights are summed over keys and averaged over queries", () => {
@@ -142,7 +184,31 @@ test("numbers", () => {
     [decimal(-0.125), decimal(-0.0001), signed(0.5, 1), decimal(NaN)],
     ["−0.125", "0.000", "+0.5", "NaN"],
   );
-  assert.deepEqual([0.42, 0.042, 0.00001, 0].map(percent), ["42.0%", "4.20%", "<0.01%", "0%"]);
+  assert.deepEqual(
+    [0.42, 0.042, 0.00001, 0].map((share) => percent(share)),
+    ["42.0%", "4.20%", "<0.01%", "0%"],
+  );
+});
+
+test("numbers that may be off have fewer digits", () => {
+  const found = [
+    [0.5559, 0.00001],
+    [0.5559, 0.0029],
+    [0.5559, 0.06],
+    [0.0002, 0.001],
+    [0, 0.000004],
+  ].map(([share, error]) => `${decimal(share, 4, error)} ${percent(share, error)}`);
+  assert.deepEqual(found, ["0.5559 55.6%", "0.56 56%", "≈0.6 ≈60%", "0.00 <1%", "0.0000 <0.01%"]);
+  assert.deepEqual([decimal(-57.3, 3, 0.6), decimal(-57.3, 3, 8)], ["≈−60", "≈−60"]);
+  const written = [
+    [55, 0.001],
+    [1234.5, 0.001],
+    [2.17e17, 0.001],
+    [2.17e17, 0.2],
+    [2.17e17, 2],
+    [0.01234, 0],
+  ].map(([value, error]) => neuronExponential(value, error));
+  assert.deepEqual(written, ["55", "1.23×10³", "2.17×10¹⁷", "2×10¹⁷", "≈10¹⁷", "0.01234"]);
 });
 
 test("a Hangul keyboard gives the letter of its place", () => {

@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 @option("--heads", metavar="LIST", section="Selection", help="heads of each layer to include, e.g. 0,2-3 [all]")
 @option("--probe", is_flag=True, section="More", help="ablate each head in turn; print a table and add it to the page")
 @option("--force", is_flag=True, section="More", help="overwrite a file that jumok did not write")
-@option("--exact", is_flag=True, section="More", help="store weights, q and k in 16 bits, not 8; a larger page")
+@option("--exact", is_flag=True, section="More", help="store weights, q and k in 16 bits, however large the page")
 @common(seed=True)
 def view(run: Path, text: str | None, device: str, as_json: bool, quiet: bool, **flags: Any) -> None:
     """Look inside a model while it reads TEXT, in an HTML page that works offline.

@@ -253,5 +253,5 @@ def _cut_end(context: int) -> Note:
 
 def _no_language_head() -> Note:
     return in_each_language(
-        "This model has no output layer that predicts tokens, so there are no probabilities and no logit lens."
+        "This model has no output layer that predicts tokens, so there are no token probabilities and no logit lens."
     )

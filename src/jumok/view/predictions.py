@@ -24,7 +24,6 @@ from jumok.view.weight_encoding import Floats
 
 TOP, LENS_TOP = 10, 3  # likely tokens that are kept for each place, at the end and after each layer
 RARE = 0.01  # a second or third guess of the lens that is less likely is left out
-SMALLEST = 1e-45  # a probability below it is zero in float32
 LOGITS_AT_ONCE = 1 << 24  # numbers, 64 MB
 
 
@@ -61,13 +60,13 @@ def predict_places(places: PredictedPlaces, stage: Tensor, length: int, names: T
     for place, here, *ranked in zip(
         places.places, places.wanted, *_ranked(places.logits, stage, wanted, TOP, names.vocab_size), strict=True
     ):
-        ids, shares, p, rank = (numbers.tolist() for numbers in ranked)
+        ids, shares, p, rank, nats = (numbers.tolist() for numbers in ranked)
         known = here >= 0  # else a mask stands there, or nothing yet
         found[place] = {
             "p": short(p) if known else None,
             "rank": rank if known else None,
-            "nats": short(-math.log(max(p, SMALLEST))) if known else None,
-            "top": [[token, names.name(token), short(share, 3)] for token, share in zip(ids, shares, strict=True)],
+            "nats": round(nats, 4) if known else None,
+            "top": [[token, names.name(token), short(share)] for token, share in zip(ids, shares, strict=True)],
         }
     tokens = [found.get(place) for place in range(length)]
     return {"sequence": places.part, "kind": places.kind, "tokens": tokens, "after": found.get(length)}
@@ -90,39 +89,42 @@ def lens_of(places: PredictedPlaces, stages: list[Tensor], length: int, names: T
             place = places.places[i]
             guesses = [(token, share) for token, share in zip(ids, shares, strict=True) if share >= RARE]
             guesses = guesses or [(ids[0], shares[0])]
-            top[layer][place] = [[token, names.name(token), short(share, 3)] for token, share in guesses]
-            p[layer][place] = None if math.isnan(own) else short(own, 3)
+            top[layer][place] = [[token, names.name(token), short(share)] for token, share in guesses]
+            p[layer][place] = None if math.isnan(own) else short(own)
     layers = ["embedding", *(f"layer {i}" for i in range(1, len(stages)))]
     return {"sequence": places.part, "names": layers, "top": top, "p": p}
 
 
 def short(number: float, digits: int = 4) -> float:
-    """Return a number with as many digits as a page needs."""
+    """Return a number with as many digits as a page prints: a share of 99.9% or more has four."""
     return float(f"{number:.{digits}g}")
 
 
 def _ranked(
     logits_of: Callable[[Tensor], Tensor], stream: Tensor, wanted: Tensor, top: int, known: int
-) -> tuple[NDArray[np.int64], Floats, Floats, NDArray[np.int64]]:
+) -> tuple[NDArray[np.int64], Floats, Floats, NDArray[np.int64], Floats]:
     """Rank the tokens that are predicted at places of the residual stream, (N, C).
 
     Args:
         logits_of: (n, C) -> (n, V). wanted: (N,), the ids that stand there, -1 for none. known: how many ids there are.
 
     Returns:
-        The likeliest tokens and their probabilities, (N, top) each, and of the wanted ones, (N,), the probability and
-        the rank; NaN and 0 where none is wanted.
+        The likeliest tokens and their probabilities, (N, top) each, and of the wanted ones, (N,), the probability, the
+        rank, and the surprise in nats, which is finite where the probability is 0 in float32; NaN and 0 where none is
+        wanted.
     """
-    ids, shares, p, ranks = [], [], [], []
+    ids, shares, p, ranks, nats = [], [], [], [], []
     step = max(1, LOGITS_AT_ONCE // known)
     for start in range(0, max(1, len(stream)), step):  # also for no place at all
         logits = logits_of(stream[start : start + step])[:, :known]  # (n, V)
-        chances = logits.to(torch.promote_types(logits.dtype, torch.float32)).softmax(dim=-1).cpu()
-        best = chances.topk(min(top, known), dim=-1)
+        logs = logits.to(torch.promote_types(logits.dtype, torch.float32)).log_softmax(dim=-1).cpu()
+        best = logs.topk(min(top, known), dim=-1)
         here = wanted[start : start + step]
-        own = chances.gather(1, here.clamp(min=0)[:, None])  # (n, 1)
+        own = logs.gather(1, here.clamp(min=0)[:, None])  # (n, 1)
         ids.append(best.indices.numpy())
-        shares.append(float_array(best.values))
-        p.append(float_array(own[:, 0].masked_fill(here < 0, math.nan)))
-        ranks.append((chances > own).sum(dim=1).add(1).masked_fill(here < 0, 0).numpy())
-    return np.concatenate(ids), np.concatenate(shares), np.concatenate(p), np.concatenate(ranks)
+        shares.append(float_array(best.values.exp()))
+        p.append(float_array(own[:, 0].exp().masked_fill(here < 0, math.nan)))
+        ranks.append((logs > own).sum(dim=1).add(1).masked_fill(here < 0, 0).numpy())
+        nats.append(float_array(own[:, 0].neg()))
+    ids_shares_p = np.concatenate(ids), np.concatenate(shares), np.concatenate(p)
+    return *ids_shares_p, np.concatenate(ranks), np.concatenate(nats)

@@ -16,6 +16,7 @@ from jumok.models.checks import require_tokenizer
 from jumok.models.encoder_decoder import EncoderDecoder
 from jumok.models.gpt import GPT
 from jumok.models.special_ids import frame_of
+from jumok.view.predictions import short
 from jumok.view.trace import Trace
 from jumok.view.traced_attention import STATISTICS, Attention, head_statistics
 
@@ -92,4 +93,4 @@ def probes_json(probes: Probes, trace: Trace) -> dict[str, Any]:
 
 def _rounded(scores: torch.Tensor, shown: Attention) -> list[list[float]]:
     """Scores of the layers and heads that are shown."""
-    return [[round(float(scores[layer, head]), 4) for head in shown.heads] for layer in shown.layers]
+    return [[short(float(scores[layer, head])) for head in shown.heads] for layer in shown.layers]

@@ -14,7 +14,9 @@ from typing import Any
 import torch
 
 from jumok.config import BERTConfig, EncoderDecoderConfig, GPTConfig
+from jumok.config.features import task_of
 from jumok.errors import ConfigError
+from jumok.inference.classify import predict
 from jumok.inference.sampling import Sampling
 from jumok.interpret.record import Recording, record
 from jumok.memory import require_memory
@@ -35,7 +37,8 @@ class Trace:
     """What a model computes on a text.
 
     Fields:
-        model, sequences, predictions, lens: as in docs/viewer.md; None where the model predicts nothing.
+        model, sequences, predictions, lens, classes: as in docs/viewer.md; None where the model predicts no tokens, or
+            no class.
     """
 
     model: dict[str, Any]
@@ -43,6 +46,7 @@ class Trace:
     attentions: tuple[Attention, ...]
     predictions: dict[str, Any] | None
     lens: dict[str, Any] | None
+    classes: list[tuple[str, float]] | None
     notes: tuple[Note, ...]
 
 
@@ -90,12 +94,14 @@ def trace(
         attentions = tuple(attentions_of(recording, len(given.parts)))
         require_finite_stream(recording)
         predictions, logit_lens = _predictions(model, recording, given, names)
+        classes = _classes(model, text)
     return Trace(
         model={"name": _whole(name or type(model).__name__), **model_facts(model)},
         sequences=[{"name": one.name, "prompt": one.prompt, **names.read(one.ids)} for one in given.parts],
         attentions=attentions,
         predictions=predictions,
         lens=logit_lens,
+        classes=classes,
         notes=tuple(given.notes),
     )
 
@@ -127,12 +133,21 @@ def _predictions(
     return predictions, lens_of(places, stages, length, names)
 
 
+def _classes(model: Model, text: str) -> list[tuple[str, float]] | None:
+    """Return the classes and their probabilities for a text, the likeliest first; None if the model has none."""
+    if not getattr(model.config, "labels", ()):
+        return None
+    probabilities = predict(model, [text])[0].probabilities
+    return sorted(probabilities.items(), key=lambda one: -one[1])
+
+
 def model_facts(model: Model) -> dict[str, Any]:
     """Return what a page says about a model, as "model" of docs/viewer.md, without its name."""
     config = model.config
     both = config if isinstance(config, EncoderDecoderConfig) else None
     return {
         "kind": "gpt" if isinstance(model, GPT) else "bert" if isinstance(model, BERT) else "encoder-decoder",
+        "task": None if isinstance(config, BERTConfig) and config.head in ("none", "pooler") else task_of(config),
         "family": "bert" if isinstance(config, BERTConfig) else config.family,
         "n_layer": config.n_layer,
         "n_decoder_layer": both.n_decoder_layer if both else None,

@@ -84,13 +84,28 @@ export function shortCount(n) {
 }
 
 /**
- * A number with a true minus sign and a fixed number of decimals: −0.125.
- * @param {number} x @param {number} [digits]
+ * How many decimals of a number are true that may be off by `error`: the last one printed is then off by at most one.
+ * Negative if the digit before the point is not true, either.
+ * @param {number} error @param {number} most
  */
-export function decimal(x, digits = 3) {
+export function trueDecimals(error, most) {
+  return error > 0 ? Math.min(most, Math.floor(-Math.log10(2 * error))) : most;
+}
+
+/**
+ * A number with a true minus sign and a fixed number of decimals, −0.125; fewer if it may be off by more than half of
+ * the last one. "≈" stands before a number whose only digit may be off by more than one.
+ * @param {number} x @param {number} [digits] @param {number} [error] how far it may be off
+ */
+export function decimal(x, digits = 3, error = 0) {
   if (!Number.isFinite(x)) return Number.isNaN(x) ? "NaN" : x < 0 ? "−∞" : "∞";
-  const shown = Math.abs(x).toFixed(digits);
-  return x < 0 && Number(shown) !== 0 ? `−${shown}` : shown;
+  const size = Math.abs(x);
+  const certain = trueDecimals(error, digits);
+  const decimals = error < size ? Math.max(certain, Math.min(digits, -Math.floor(Math.log10(size)))) : certain;
+  const unit = 10 ** -decimals;
+  const shown = decimals < 0 ? String(Math.round(size / unit) * unit) : size.toFixed(decimals);
+  const sign = x < 0 && Number(shown) !== 0 ? "−" : "";
+  return error && (decimals < 0 || decimals > certain) ? `≈${sign}${shown}` : sign + shown;
 }
 
 /** The same with its sign always shown: +0.125. @param {number} x @param {number} [digits] */
@@ -99,12 +114,16 @@ export function signed(x, digits = 3) {
   return x > 0 && Number(shown) !== 0 ? `+${shown}` : shown;
 }
 
-/** A share in per cent, with more decimals the smaller it is: 42%, 4.2%, 0.42%, <0.01%. @param {number} x */
-export function percent(x) {
+/**
+ * A share in per cent, with more decimals the smaller it is: 42.0%, 4.20%, 0.42%, <0.01%; fewer as in `decimal`.
+ * @param {number} x @param {number} [error] how far the share may be off
+ */
+export function percent(x, error = 0) {
   if (!Number.isFinite(x)) return "NaN";
   const value = 100 * x;
-  if (value === 0) return "0%";
-  if (value < 0.01) return "<0.01%";
+  if (value === 0 && !error) return "0%";
   const digits = value >= 99.995 ? 0 : value >= 99.9 || value < 10 ? 2 : 1;
-  return `${value.toFixed(digits)}%`;
+  const decimals = Math.max(0, trueDecimals(100 * error, digits));
+  if (value < 0.01 || Number(value.toFixed(decimals)) === 0) return `<${(10 ** -decimals).toFixed(decimals)}%`;
+  return `${decimal(value, digits, 100 * error)}%`;
 }

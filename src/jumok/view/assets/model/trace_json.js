@@ -7,25 +7,21 @@ import { joinBytes } from "./utf8.js";
 /** @typedef {import("./token_text.js").Pieces} Pieces */
 /** @typedef {{block: string, queries: number, keys: number, causal: boolean, layers: number[], heads: number, kvHeads: number, width: number}} Shape */
 
-const LEVELS = 255; // of the root of a weight
+const LEVELS = 65_535; // of the root of a weight, as in a file with 16 bits
+const RELATIVE_FROM = 0.001; // weights whose relative error is measured
 const STATISTICS = /** @type {const} */ (["entropy", "distance", "first", "previous", "self"]);
 
-/** A row of weights as bytes: round(255 · sqrt(w)). @param {Float32Array} weights @returns {Uint8Array} */
-function rootsOf(weights) {
-  const roots = Uint8Array.from(weights, (weight) => Math.round(LEVELS * Math.sqrt(weight)));
-  if (roots.some((root) => root > 0)) return roots;
-  const mean = weights.reduce((sum, weight) => sum + weight, 0) / weights.length;
-  return mean > 0 ? Uint8Array.from(weights, (weight) => (weight >= mean ? 1 : 0)) : roots; // a long row of small ones
-}
+/** A row of weights as integers of 16 bits: round(65,535 · sqrt(w)). @param {Float32Array} weights */
+const rootsOf = (weights) => Uint16Array.from(weights, (weight) => Math.round(LEVELS * Math.sqrt(weight)));
 
 /** The weights of one head, row by row, and the numbers of it that a trace has. */
 class HeadRows {
   constructor() {
     /** @type {Uint8Array[]} */
-    this.rows = [];
+    this.rows = []; // the bytes of the integers
     this.sums = { entropy: 0, distance: 0, first: 0, previous: 0, self: 0 };
     this.counts = { all: 0, previous: 0 };
-    this.error = { max: 0, sum: 0 };
+    this.error = { max: 0, relative: 0, sum: 0 };
   }
 
   /**
@@ -35,13 +31,14 @@ class HeadRows {
    */
   add(weights, place, counts) {
     const roots = rootsOf(weights);
-    this.rows.push(roots);
+    this.rows.push(new Uint8Array(roots.buffer));
     const total = roots.reduce((sum, root) => sum + root * root, 0);
     let [entropy, distance] = [0, 0];
     for (let key = 0; key < weights.length; key += 1) {
       const weight = weights[key];
       const off = Math.abs((total ? (roots[key] * roots[key]) / total : 0) - weight);
       this.error.max = Math.max(this.error.max, off);
+      if (weight >= RELATIVE_FROM) this.error.relative = Math.max(this.error.relative, off / weight);
       this.error.sum += off / 2;
       if (weight > 0) entropy -= weight * Math.log(weight);
       distance += weight * Math.abs(place - key);
@@ -115,14 +112,16 @@ export class AttentionRows {
       n_kv_head: kvHeads,
       t: this.t,
       s: this.s,
-      bits: 8,
-      encoding: "sqrt-u8",
+      bits: 16,
+      levels: LEVELS,
+      encoding: "sqrt",
       stats: Object.fromEntries(
         names.map((name) => [name, this.heads.map((one) => one.map((rows) => rows.mean(name)))]),
       ),
       weights: this.heads.map((one) => one.map(({ rows }) => joinBytes(rows))),
       error: {
         max: Math.max(0, ...every.map(({ error }) => error.max)),
+        relative: Math.max(0, ...every.map(({ error }) => error.relative)),
         mean: every.reduce((sum, { error }) => sum + error.sum, 0) / Math.max(1, every.length * this.t),
       },
     };
@@ -167,7 +166,7 @@ function vectorsOf(parts, heads, width) {
 export function traceJson({ about, sequences, attentions, predictions, notes }) {
   return {
     format: "jumok-trace",
-    version: 2,
+    version: 3,
     generator: "jumok page",
     model: about,
     sequences,

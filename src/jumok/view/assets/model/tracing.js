@@ -32,7 +32,7 @@ export class Tracing {
     const { probabilities, alternatives, surprise } = distribution(known, null, [], top, this.reader);
     return {
       p: id === null ? null : probabilities[id],
-      rank: id === null ? null : rankOf(probabilities, id),
+      rank: id === null ? null : rankOf(known, id),
       nats: id === null ? null : surprise(id),
       top: alternatives.map((one) => [one.id, one.text, one.probability]),
     };

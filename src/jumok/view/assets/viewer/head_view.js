@@ -1,7 +1,7 @@
 // The heads of one layer: tokens that look on the left, tokens looked at on the right, a line for each weight.
 
 import { headColour } from "../base/colours.js";
-import { InspectingView, inspectRow, tokenName, weightDigits } from "./inspector.js";
+import { InspectingView, WEIGHT_DIGITS, inspectRow, tokenName, weightText } from "./inspector.js";
 import { measureText } from "../base/painter.js";
 import { decimal, percent, t } from "../base/words.js";
 
@@ -304,9 +304,9 @@ export class HeadView extends InspectingView {
   /**
    * The weights of one token beside it: one bar made of the heads' colours, and their mean.
    * @param {Painter} painter @param {Theme} theme @param {{side: string}} options
-   * @param {{index: number, values: number[], mean: number}} options @param {number} largest
+   * @param {{index: number, values: number[], mean: number, error: number}} options @param {number} largest
    */
-  paintBar(painter, theme, { side }, { index, values, mean }, largest) {
+  paintBar(painter, theme, { side }, { index, values, mean, error }, largest) {
     if (mean < 0.0005) return;
     const { layout } = this;
     const other = side === "query" ? "key" : "query";
@@ -325,7 +325,7 @@ export class HeadView extends InspectingView {
     if (mean < 0.005 || (layout.narrow && other === "query")) return;
     const x = other === "key" ? layout.rightBars + at + 5 : layout.leftBars - at - 5;
     const style = { fill: strong ? theme.ink : theme.muted, size: 11, align: other === "key" ? "start" : "end" };
-    painter.text(percent(mean), x, y, style);
+    painter.text(percent(mean, error), x, y, style);
   }
 
   /** @param {number} x @param {number} y */
@@ -360,7 +360,6 @@ export class HeadView extends InspectingView {
    */
   tooltip(side, index, token, pinned) {
     const { theme } = this.host;
-    const digits = weightDigits(this.attention);
     /** @type {TipLine[]} */
     const lines = [{ text: tokenName(token), value: t("position.n", { n: token.first }), strong: true }];
     if (token.generated) lines.push({ text: t("text.generated"), muted: true });
@@ -370,7 +369,7 @@ export class HeadView extends InspectingView {
       lines.push({ text: `${tokenName(this.queries[i])} → ${tokenName(this.keys[j])}`, muted: true });
       for (const { head, weights } of this.shown) {
         const colour = headColour(head, theme);
-        lines.push({ colour, text: t("head.n", { n: head }), value: decimal(weights.data[i * weights.s + j], digits) });
+        lines.push({ colour, text: t("head.n", { n: head }), value: weightText(weights, i, j) });
       }
       return lines;
     }
@@ -382,9 +381,13 @@ export class HeadView extends InspectingView {
       list.forEach(({ values }, other) => {
         if (values[which] > list[best].values[which]) best = other;
       });
-      const weight = list[best].values[which];
+      const { values, errors } = list[best];
       const text = `${t("head.n", { n: head })} ${side === "query" ? "→" : "←"} ${others[best].text}`;
-      lines.push({ colour: headColour(head, theme), text, value: decimal(weight, digits) });
+      lines.push({
+        colour: headColour(head, theme),
+        text,
+        value: decimal(values[which], WEIGHT_DIGITS, errors[which]),
+      });
     });
     return lines;
   }

@@ -2,9 +2,10 @@
 
 import { button, element } from "../base/controls.js";
 import { hex, inkOn, mix, rgb, scaleTable, sequential } from "../base/colours.js";
-import { InspectingView, mayLook, tokenName, weightDigits } from "./inspector.js";
+import { InspectingView, WEIGHT_DIGITS, mayLook, tokenName, weightText } from "./inspector.js";
 import { Bitmap, measureText } from "../base/painter.js";
 import { decimal, percent, t } from "../base/words.js";
+import { weightError } from "./trace.js";
 
 /** @import { Theme } from "../base/colours.js" */
 /** @import { TipLine } from "../base/tooltip.js" */
@@ -324,7 +325,7 @@ export class MatrixView extends InspectingView {
         const weight = data[i * columns + j];
         if (weight < 0.005) continue;
         const fill = inkOn(sequential(Math.sqrt(weight), theme));
-        const text = weight >= 0.995 ? "1" : decimal(weight, 2).slice(1);
+        const text = weight >= 0.995 ? "1" : decimal(weight, 2, weightError(this.weights, i, j)).replace(/^0/, "");
         const style = { fill, size: this.cell >= 44 ? 12 : 10.5, align: "center" };
         painter.text(text, this.columnX(j + 0.5), this.rowY(i + 0.5), style);
       }
@@ -513,7 +514,6 @@ export class MatrixView extends InspectingView {
 
   /** @param {number} row @param {number} column @param {Token|null} query @param {Token|null} key */
   tooltip(row, column, query, key) {
-    const digits = weightDigits(this.attention);
     /** @type {TipLine[]} */
     const lines = [];
     if (query && key) {
@@ -524,12 +524,17 @@ export class MatrixView extends InspectingView {
         return lines;
       }
       const weight = this.weights.data[row * this.weights.s + column];
-      lines.push({ text: t("weight"), value: `${decimal(weight, digits)} (${percent(weight)})` });
+      const share = percent(weight, weightError(this.weights, row, column));
+      lines.push({ text: t("weight"), value: `${weightText(this.weights, row, column)} (${share})` });
     } else {
       const token = /** @type {Token} */ (query ?? key);
       lines.push({ text: tokenName(token), value: t("position.n", { n: token.first }), strong: true });
     }
-    if (key) lines.push({ text: t("received"), value: decimal(this.columnSums[column], digits) });
+    if (key) {
+      let error = 0;
+      for (let i = 0; i < this.weights.t; i += 1) error += weightError(this.weights, i, column);
+      lines.push({ text: t("received"), value: decimal(this.columnSums[column], WEIGHT_DIGITS, error) });
+    }
     return lines;
   }
 

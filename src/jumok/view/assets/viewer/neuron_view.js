@@ -1,25 +1,27 @@
 // How one weight comes about, in columns as the formula reads: k, q∘k, their sum over √D, and the softmax.
-// Each key is a row; the query stands above. All numbers are computed here, from q and k as the model's product saw them.
+// Each key is a row; the query stands above. Scores are computed here, from q and k as the model's product saw them; the
+// weights are those that all views show.
 
 import { button, choice, element } from "../base/controls.js";
 import { scaleTable } from "../base/colours.js";
 import { Bitmap } from "../base/painter.js";
-import { decimal, t } from "../base/words.js";
+import { decimal, t, trueDecimals } from "../base/words.js";
+import { weightText } from "./inspector.js";
 
 /** @import { Theme } from "../base/colours.js" */
 /** @import { Box, Painter } from "../base/painter.js" */
 /** @import { TipLine } from "../base/tooltip.js" */
 /** @import { Store } from "./store.js" */
-/** @import { Token, Trace, Vectors } from "./trace.js" */
+/** @import { Token, Trace, Vectors, Weights } from "./trace.js" */
 /** @import { Host } from "./view.js" */
 
 /**
  * @typedef {{product: Float32Array, dot: Float64Array, score: Float64Array, exponential: Float64Array,
- *   weight: Float64Array, total: number, allowed: number, shift: number}} Row what one query makes of all keys
+ *   total: number, allowed: number, shift: number}} Scores what one query makes of all keys
  */
 /**
- * @typedef {{name: string, vectors: Vectors, query: number, row: Row, stored: Float32Array|null, queries: Token[],
- *   keys: Token[], keyHead: number|null}} Computed
+ * @typedef {{name: string, vectors: Vectors, query: number, row: Scores & {weight: Float32Array}, weights: Weights,
+ *   queries: Token[], keys: Token[], keyHead: number|null}} Computed weight: the row of the query
  */
 /** @typedef {{name: string, vectors: null, query?: undefined}} Missing a head whose vectors are not in the file */
 /**
@@ -44,13 +46,19 @@ const NEURON_NARROW = 560;
 const NEURON_BARS = 40; // height of the bars above a column
 const NEURON_KEPT = 6; // heads whose vectors stay decoded
 
-/** A positive number as e is written: in full while short, with a power of ten beyond. @param {number} value */
-function neuronExponential(value) {
+/**
+ * A positive number as e is written: in full while short, with a power of ten beyond; only its true digits.
+ * @param {number} value @param {number} error of its logarithm
+ */
+export function neuronExponential(value, error) {
   if (value === 0) return "0";
-  if (value >= 1e-2 && value < 1e5) return value >= 100 ? value.toFixed(1) : value.toPrecision(4);
-  const [digits, power] = value.toExponential(2).split("e");
-  const raised = [...String(Number(power))].map((sign) => "⁰¹²³⁴⁵⁶⁷⁸⁹"[Number(sign)] ?? "⁻").join("");
-  return `${digits}×10${raised}`;
+  const power = Math.floor(Math.log10(value));
+  const decimals = trueDecimals(value * Math.expm1(error), Math.max(0, 3 - power));
+  if (value >= 1e-2 && value < 1e5 && decimals >= 0) return decimal(value, Math.min(decimals, value >= 100 ? 1 : 9));
+  const digits = Math.min(2, decimals + power);
+  const [shown, raised] = value.toExponential(Math.max(0, digits)).split("e");
+  const sign = [...String(Number(raised))].map((one) => "⁰¹²³⁴⁵⁶⁷⁸⁹"[Number(one)] ?? "⁻").join("");
+  return digits < 0 ? `≈10${sign}` : `${shown}×10${sign}`;
 }
 
 /**
@@ -78,16 +86,15 @@ function neuronBitmap(values, columns, reach, theme) {
 }
 
 /**
- * Scores and weights of one query, from its vectors: product (s, d), dot, score, exponential and weight (s), total.
- * A key beyond `allowed` may not be looked at: its weight is nought.
- * @param {Vectors} vectors @param {number} query @param {number} allowed @returns {Row}
+ * Scores of one query, from its vectors: product (s, d), dot, score and exponential (s), and its total.
+ * A key beyond `allowed` may not be looked at.
+ * @param {Vectors} vectors @param {number} query @param {number} allowed @returns {Scores}
  */
 function attendFrom({ q, k, d, s, scale }, query, allowed) {
   const product = new Float32Array(s * d);
   const dot = new Float64Array(s);
   const score = new Float64Array(s);
   const exponential = new Float64Array(s);
-  const weight = new Float64Array(s);
   for (let j = 0; j < s; j += 1) {
     for (let i = 0; i < d; i += 1) {
       const part = q[query * d + i] * k[j * d + i];
@@ -105,8 +112,7 @@ function attendFrom({ q, k, d, s, scale }, query, allowed) {
     exponential[j] = Math.exp(score[j] - shift);
     total += exponential[j];
   }
-  for (let j = 0; j < s; j += 1) weight[j] = total ? exponential[j] / total : 0;
-  return { product, dot, score, exponential, weight, total, allowed, shift };
+  return { product, dot, score, exponential, total, allowed, shift };
 }
 
 export class NeuronView {
@@ -167,13 +173,10 @@ export class NeuronView {
     if (this.shown?.name === name && this.shown.query === query && this.shown.vectors === vectors) return this.shown;
     const { causal } = this.trace.attention(block);
     const allowed = causal ? Math.max(0, Math.min(vectors.s, vectors.s - vectors.t + query + 1)) : vectors.s;
-    let stored = null;
-    if (this.trace.has(block, layer, head)) {
-      const { data, s } = await this.trace.weights(block, layer, head);
-      stored = data.subarray(query * s, (query + 1) * s);
-    }
-    const row = attendFrom(vectors, query, allowed);
-    return { name, vectors, query, row, stored, queries, keys, keyHead: this.trace.keyHead(block, head) };
+    const weights = await this.trace.weights(block, layer, head);
+    const weight = weights.data.subarray(query * weights.s, (query + 1) * weights.s);
+    const row = { ...attendFrom(vectors, query, allowed), weight };
+    return { name, vectors, query, row, weights, queries, keys, keyHead: this.trace.keyHead(block, head) };
   }
 
   /** @param {number} width @param {number} height */
@@ -234,6 +237,26 @@ export class NeuronView {
     return key >= /** @type {Computed} */ (this.shown).row.allowed;
   }
 
+  // --- the numbers of a pair, each with the digits that are true ---
+
+  /** @param {number} key @param {number} [digits] */
+  dotText(key, digits = 3) {
+    const { vectors, row } = /** @type {Computed} */ (this.shown);
+    return decimal(row.dot[key], digits, vectors.errors.score / vectors.scale);
+  }
+
+  /** @param {number} key @param {number} [digits] */
+  scoreText(key, digits = 3) {
+    const { vectors, row } = /** @type {Computed} */ (this.shown);
+    return decimal(row.score[key], digits, vectors.errors.score);
+  }
+
+  /** @param {number} key */
+  weightText(key) {
+    const { weights, query } = /** @type {Computed} */ (this.shown);
+    return weightText(weights, query, key);
+  }
+
   // --- the formula, with the numbers of a pair ---
 
   /**
@@ -242,16 +265,16 @@ export class NeuronView {
    */
   formula(key, { width, narrow }) {
     const { vectors, query, row } = /** @type {Computed} */ (this.shown);
-    const { d, scale } = vectors;
+    const { d, scale, errors } = vectors;
     /** @param {number} value */
     const sign = (value) => (value < 0 ? "negative" : "positive");
-    /** @param {number} value @param {number} [digits] @returns {Part} */
-    const number = (value, digits = 3) => ({ text: decimal(value, digits), colour: sign(value) });
-    /** @type {(value: number) => Part} */
-    const ofVector = (value) => ({
-      text: value < 0 ? `(${decimal(value, 2)})` : decimal(value, 2),
-      colour: sign(value),
-    });
+    /** @param {string} text @param {number} value @returns {Part} */
+    const number = (text, value) => ({ text, colour: sign(value) });
+    /** @type {(value: number, error: number) => Part} */
+    const ofVector = (value, error) => {
+      const text = decimal(value, 2, error);
+      return { text: value < 0 ? `(${text})` : text, colour: sign(value) };
+    };
     const square = Math.abs(scale - d ** -0.5) < 1e-6;
     const by = square ? `÷ √${d}` : `× ${decimal(scale, 4)}`;
     /** @type {Part[][]} */
@@ -263,20 +286,21 @@ export class NeuronView {
       const shown = Math.min(d, 3);
       for (let i = 0; i < shown; i += 1) {
         if (i) dot.push({ text: "+" });
-        dot.push(ofVector(vectors.q[query * d + i]), { text: "·" }, ofVector(vectors.k[key * d + i]));
+        const [q, k] = [vectors.q[query * d + i], vectors.k[key * d + i]];
+        dot.push(ofVector(q, errors.q), { text: "·" }, ofVector(k, errors.k));
       }
       if (d > shown) dot.push({ text: "+ …", muted: true });
     }
-    dot.push({ text: "=" }, number(row.dot[key]));
+    dot.push({ text: "=" }, number(this.dotText(key), row.dot[key]));
     lines.push(dot);
     lines.push([
       { text: t("neuron.score"), strong: true },
       { text: square ? "= q · k ÷ √D" : "= q · k × c", muted: true },
       { text: "=" },
-      number(row.dot[key]),
+      number(this.dotText(key), row.dot[key]),
       { text: by },
       { text: "=" },
-      number(row.score[key]),
+      number(this.scoreText(key), row.score[key]),
     ]);
     if (this.masked(key)) {
       const why = { text: t("masked.future"), muted: true };
@@ -287,11 +311,11 @@ export class NeuronView {
         { text: t("neuron.softmax"), strong: true },
         { text: `= exp(${t("neuron.score").toLowerCase()}${moved}) ÷ Σ exp`, muted: true },
         { text: "=" },
-        { text: neuronExponential(row.exponential[key]) },
+        { text: neuronExponential(row.exponential[key], errors.score) },
         { text: "÷" },
-        { text: neuronExponential(row.total) },
+        { text: neuronExponential(row.total, errors.score) },
         { text: "=" },
-        { text: decimal(row.weight[key], 4), colour: "accent", strong: true },
+        { text: this.weightText(key), colour: "accent", strong: true },
       ]);
     }
     return lines.flatMap((parts) => this.broken(parts, width, narrow));
@@ -452,8 +476,8 @@ export class NeuronView {
       } else {
         painter.rect(x.weight, y + 2, weight * row.weight[j], height - 4, { fill: theme.accent, opacity: 0.3 });
       }
-      painter.text(decimal(row.score[j], 2), x.score + score, middle, { size, fill: colour, align: "end" });
-      painter.text(decimal(row.weight[j], 3), x.weight + weight, middle, {
+      painter.text(this.scoreText(j, 2), x.score + score, middle, { size, fill: colour, align: "end" });
+      painter.text(this.weightText(j), x.weight + weight, middle, {
         size,
         fill: theme.ink,
         align: "end",
@@ -494,8 +518,8 @@ export class NeuronView {
       const big = { size: 17, weight: 600, align: "end" };
       const colour = row.score[key] < 0 ? theme.negative : theme.positive;
       const middle = base + NEURON_BARS / 2 + 2;
-      painter.text(decimal(row.score[key], 2), x.score + score, middle, { ...big, fill: colour });
-      painter.text(decimal(row.weight[key], 3), x.weight + weight, middle, { ...big, fill: theme.accent });
+      painter.text(this.scoreText(key, 2), x.score + score, middle, { ...big, fill: colour });
+      painter.text(this.weightText(key), x.weight + weight, middle, { ...big, fill: theme.accent });
     }
     painter.line(margin, top + header - 2.5, layout.end - margin, top + header - 2.5, { stroke: theme.rule });
   }
@@ -525,7 +549,7 @@ export class NeuronView {
     const why = t("neuron.missingWhy", { block: t(`block.${block}`), layer });
     painter.text(why, 20, 64, { size: 13, fill: theme.muted, maxWidth: room });
     painter.text(t("neuron.missingHow"), 20, 96, { size: 13, fill: theme.muted, maxWidth: room });
-    painter.text('jumok view RUN "…" --neurons all', 20, 122, { size: 13, family: "mono", fill: theme.ink });
+    painter.text(`jumok view RUN "…" --layer ${layer}`, 20, 122, { size: 13, family: "mono", fill: theme.ink });
   }
 
   /**
@@ -558,7 +582,7 @@ export class NeuronView {
     if (!this.layout) return null;
     const { layout } = this;
     const shown = /** @type {Computed} */ (this.shown);
-    const { vectors, row, query } = shown;
+    const { vectors, query } = shown;
     const { d, strip } = layout;
     const top = this.host.window().y;
     const inHeader = y < top + layout.header;
@@ -589,16 +613,18 @@ export class NeuronView {
     const lines = [{ text: `${shown.queries[query].text} → ${shown.keys[key].text}`, strong: true }];
     if (dimension !== undefined) {
       lines.push({ text: t("neuron.dimension", { n: dimension }), muted: true });
-      lines.push({ text: "q", value: decimal(vectors.q[query * d + dimension], 3) });
-      lines.push({ text: "k", value: decimal(vectors.k[key * d + dimension], 3) });
-      if (!this.masked(key)) lines.push({ text: "q ∘ k", value: decimal(row.product[key * d + dimension], 3) });
+      const [q, k] = [vectors.q[query * d + dimension], vectors.k[key * d + dimension]];
+      const { errors } = vectors;
+      const error = Math.abs(q) * errors.k + Math.abs(k) * errors.q + errors.q * errors.k;
+      lines.push({ text: "q", value: decimal(q, 3, errors.q) });
+      lines.push({ text: "k", value: decimal(k, 3, errors.k) });
+      if (!this.masked(key)) lines.push({ text: "q ∘ k", value: decimal(q * k, 3, error) });
     } else if (this.masked(key)) {
       lines.push({ text: t("masked.future"), muted: true });
     } else {
-      lines.push({ text: "q · k", value: decimal(row.dot[key], 3) });
-      lines.push({ text: t("neuron.score"), value: decimal(row.score[key], 3) });
-      lines.push({ text: t("neuron.softmax"), value: decimal(row.weight[key], 4), strong: true });
-      if (shown.stored) lines.push({ text: t("neuron.stored"), value: decimal(shown.stored[key], 4), muted: true });
+      lines.push({ text: "q · k", value: this.dotText(key) });
+      lines.push({ text: t("neuron.score"), value: this.scoreText(key) });
+      lines.push({ text: t("neuron.softmax"), value: this.weightText(key), strong: true });
     }
     const id = `key ${key} ${dimension ?? ""} ${inHeader}`;
     return { id, place: { key, dimension }, tooltip: lines, select: { key }, cursor: "pointer" };
@@ -678,23 +704,18 @@ export class NeuronView {
 
   summary() {
     if (!this.layout) return t("neuron.missingTitle");
-    const { row, query, queries, keys } = /** @type {Computed} */ (this.shown);
+    const { query, queries, keys } = /** @type {Computed} */ (this.shown);
     const key = this.chosenKey();
     const pair = `${queries[query].text} → ${keys[key].text}`;
-    const numbers = [
-      `${t("neuron.score")} ${decimal(row.score[key], 3)}`,
-      `${t("neuron.softmax")} ${decimal(row.weight[key], 4)}`,
-    ];
+    const numbers = [`${t("neuron.score")} ${this.scoreText(key)}`, `${t("neuron.softmax")} ${this.weightText(key)}`];
     return `${this.title()}. ${pair}: ${numbers.join(", ")}.`;
   }
 
   table() {
     if (!this.layout) return null;
-    const { row, query, queries, keys } = /** @type {Computed} */ (this.shown);
+    const { query, queries, keys } = /** @type {Computed} */ (this.shown);
     const rows = keys.map(({ text }, j) =>
-      this.masked(j)
-        ? [j, text, "", "", "0"]
-        : [j, text, decimal(row.dot[j], 3), decimal(row.score[j], 3), decimal(row.weight[j], 4)],
+      this.masked(j) ? [j, text, "", "", "0"] : [j, text, this.dotText(j), this.scoreText(j), this.weightText(j)],
     );
     return {
       caption: t("table.caption", { token: queries[query].text }),

@@ -14,7 +14,7 @@ import { interestingPlace, interestingToken } from "./opening.js";
 import { CanvasPainter } from "../base/painter.js";
 import { download, figureBlob, figureName } from "../base/saving.js";
 import { Store, VIEWS } from "./store.js";
-import { TextView } from "./text_view.js";
+import { TextView, textAbout } from "./text_view.js";
 import { Tooltip } from "../base/tooltip.js";
 import {
   count,
@@ -372,7 +372,7 @@ export class Shell {
 
   facts() {
     const { model, sequences } = this.trace;
-    const facts = [t(`kind.${model.kind}`)];
+    const facts = [t(`kind.${model.kind}`), t(`task.${model.task}`, { n: this.trace.classes?.length })];
     facts.push(
       model.n_decoder_layer
         ? t("fact.layersBoth", { n: model.n_layer, m: model.n_decoder_layer })
@@ -409,8 +409,7 @@ export class Shell {
     const { view } = this.store.state;
     const open = markTab(this.page.tabs, view);
     if (!this.embedded) open?.scrollIntoView?.({ block: "nearest", inline: "nearest" });
-    const hidden = view === "text" && this.trace.predictions?.kind === "here";
-    this.page.about.textContent = t(hidden ? "about.textHidden" : `about.${view}`);
+    this.page.about.textContent = t(view === "text" ? textAbout(this.trace) : `about.${view}`);
     this.page.stage.setAttribute("aria-labelledby", `${this.prefix}tab-${view}`);
     this.root.dataset.view = view;
   }
@@ -422,7 +421,10 @@ export class Shell {
       ...trace.notes.map((note) => (note.code === undefined ? inLanguage(note) : t(note.code, note.values))),
     ];
     const { error, bits } = trace.attention(store.get("block"));
-    if (error && bits !== 16) notes.push(t("weight.rounded", { mean: percent(error.mean), most: percent(error.max) }));
+    if (error) {
+      const figures = { bits, mean: percent(error.mean), most: percent(error.max), relative: percent(error.relative) };
+      notes.push(t("weight.rounded", figures), ...(bits < 16 ? [t("weight.exact")] : []));
+    }
     if (trace.blocks.some((block) => trace.groupings(block).length > 1)) notes.push(t("group.note"));
     page.notes.querySelector("summary").textContent = t("notes");
     page.notes.querySelector("ul").replaceChildren(...notes.map((text) => element("li", { text })));

@@ -49,6 +49,37 @@ function textWasExpected(prediction) {
   return prediction?.p !== null && prediction?.p !== undefined;
 }
 
+/** What the view shows of a model, as the key of its sentence. @param {Trace} trace */
+export function textAbout({ predictions, classes }) {
+  if (predictions) return predictions.kind === "here" ? "about.textHidden" : "about.text";
+  return classes ? "about.textClasses" : "about.textOnly";
+}
+
+/**
+ * The probability of each class, as bars.
+ * @param {[label: string, p: number][]} classes @param {Theme} theme
+ */
+function textClasses(classes, theme) {
+  const list = element("ol", { class: "bars" });
+  for (const [label, p] of classes) {
+    const part = element("i");
+    part.style.width = `${Math.max(0.5, 100 * p)}%`;
+    part.style.background = theme.accent;
+    list.append(
+      element("li", {}, [
+        element("span", { class: "bar-text", text: label }),
+        element("span", { class: "bar-track" }, [part]),
+        element("span", { class: "bar-value", text: percent(p) }),
+      ]),
+    );
+  }
+  return element("section", { class: "panel-body", "data-panel": "classes" }, [
+    element("h2", { text: t("text.classes") }),
+    list,
+    element("p", { class: "muted", text: t("bars.full", { full: percent(1) }) }),
+  ]);
+}
+
 /**
  * A sentence in lines of at most so many pixels, broken between words.
  * @param {string} text @param {number} width @param {Font} font
@@ -96,6 +127,8 @@ function textCandidates(prediction, token, heading, explanation, theme) {
   for (const [id, text, p] of prediction.top) bar(text, p, known && id === token.id);
   if (known && !prediction.top.some(([id]) => id === token.id)) bar(token.text, prediction.p, true);
   body.append(list);
+  if (prediction.top.length)
+    body.append(element("p", { class: "muted", text: t("bars.full", { full: percent(most) }) }));
   if (known) {
     const facts = [
       `${t("text.actual")} ${token.text}`,
@@ -584,10 +617,11 @@ export class TextView {
 
   summary() {
     const { sequence, position } = this.chosen();
-    const predictions = this.trace.predictions;
+    const { predictions, classes } = this.trace;
+    if (classes) return `${t("text.class")}: ${classes.map(([label, p]) => `${label} ${percent(p)}`).join(", ")}.`;
     if (!predictions) return t("text.missingWhy");
     const prediction = sequence === this.predicted() && position !== null ? this.prediction(position) : null;
-    if (!prediction || position === null) return t(predictions.kind === "here" ? "about.textHidden" : "about.text");
+    if (!prediction || position === null) return t(textAbout(this.trace));
     const token = this.trace.tokens(sequence)[position];
     const facts = textWasExpected(prediction)
       ? [percent(prediction.p), t("rank.n", { n: prediction.rank }), t("unit.nats", { n: decimal(prediction.nats, 2) })]
@@ -596,6 +630,11 @@ export class TextView {
   }
 
   table() {
+    const { classes } = this.trace;
+    if (classes) {
+      const rows = classes.map(([label, p]) => [label, percent(p)]);
+      return { caption: t("text.classes"), columns: [t("text.class"), t("probability")], rows };
+    }
     if (!this.trace.predictions) return null;
     const tokens = this.trace.tokens(this.predicted());
     const rows = tokens.map(({ text }, i) => {
@@ -619,7 +658,8 @@ export class TextView {
 
   /** @param {Theme} theme */
   candidates(theme) {
-    const { predictions } = this.trace;
+    const { predictions, classes } = this.trace;
+    if (classes) return textClasses(classes, theme);
     if (!predictions) {
       return element("section", { class: "panel-body" }, [
         element("h2", { text: t("text.missingTitle") }),
@@ -688,7 +728,10 @@ export class TextView {
       element("h2", { text: t("ranking") }),
       element("p", { class: "muted", text: t("ranking.about") }),
       list,
-      element("p", { class: "muted", text: t("ranking.baseline", { n: decimal(baseline, 3) }) }),
+      element("p", {
+        class: "muted",
+        text: `${t("ranking.baseline", { n: decimal(baseline, 3) })} ${t("bars.full", { full: t("unit.nats", { n: decimal(most, 4) }) })}`,
+      }),
     ]);
     if (ranked.length > TEXT_RANKED) {
       const more = button(t(this.rankedAll ? "ranking.fewer" : "ranking.more", { n: ranked.length }), {

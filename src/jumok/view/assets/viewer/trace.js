@@ -1,12 +1,12 @@
 // The trace a page shows: the JSON object "jumok-trace" (docs/viewer.md), checked, decoded when looked at.
 // Nothing here knows about a document, so it runs wherever JavaScript runs.
 
-import { fromBase64, halfToNumber, inflate } from "../base/bytes.js";
+import { fromBase64, inflate } from "../base/bytes.js";
 import { EngineError } from "../model/errors.js";
 import { groupTokens } from "./groups.js";
 
 const TRACE_FORMAT = "jumok-trace";
-const TRACE_VERSION = 2;
+const TRACE_VERSION = 3;
 const GROUPINGS = /** @type {const} */ (["character", "word"]);
 
 /**
@@ -15,14 +15,19 @@ const GROUPINGS = /** @type {const} */ (["character", "word"]);
  * @typedef {{text: string, start: number, stop: number, special: boolean, piece: string|null, id: number|null}} TokenJson
  * @typedef {{name: string, text: string, prompt?: number, tokens: TokenJson[]}} Sequence
  * @typedef {{block: string, queries: number, keys: number, causal: boolean, layers: number[], heads?: number[],
- *   n_head: number, n_head_model?: number, n_kv_head?: number, t: number, s: number, bits: number, encoding: string,
- *   weights: Packed[][], stats?: Record<string, (number|null)[][]>, error?: {max: number, mean: number}}} Attention
+ *   n_head: number, n_head_model?: number, n_kv_head?: number, t: number, s: number, bits: number, levels: number,
+ *   encoding: string, weights: Packed[][], stats?: Record<string, (number|null)[][]>,
+ *   error?: {max: number, relative: number, mean: number}}} Attention
  * @typedef {string | Uint8Array<ArrayBuffer> | Float32Array} Packed base64 of deflated bytes, or what the page made itself
- * @typedef {{t: number, s: number, causal: boolean, data: Float32Array}} Weights t·s numbers, row after row
+ * @typedef {{t: number, s: number, causal: boolean, data: Float32Array, levels?: number, factors?: Float32Array,
+ *   grouped?: {weights: Weights, rows: number[][], columns: number[][]}}} Weights t·s numbers, row after row. levels and
+ *   factors: of the stored roots, and of each row; grouped: the weights of tokens that these are made of
  * @typedef {[id: number, text: string, p: number]} Alternative
  * @typedef {{p: number|null, rank: number|null, nats: number|null, top: Alternative[]}} Prediction
- * @typedef {{q: Float32Array, k: Float32Array, d: number, t: number, s: number, scale: number, bits: number}} Vectors
- * @typedef {{head_dim?: number, scale?: number, q: Packed[], k: Packed[], q_scale?: number[], k_scale?: number[]}} NeuronsJson
+ * @typedef {{q: Float32Array, k: Float32Array, d: number, t: number, s: number, scale: number,
+ *   bits: number, errors: {q: number, k: number, score: number}}} Vectors errors: how far a number may be off
+ * @typedef {{head_dim?: number, scale?: number, q: Packed[], k: Packed[], q_scale?: number[],
+ *   k_scale?: number[], score_error?: number[]}} NeuronsJson
  * @typedef {{block: string, layer: number, head: number, delta_nats: number}} Ablation
  * @typedef {{ko: string, en: string, code?: undefined} | {code: string, values: Record<string, unknown>}} Note
  */
@@ -39,6 +44,7 @@ const GROUPINGS = /** @type {const} */ (["character", "word"]);
  * @property {{sequence: number, names: string[], top: Alternative[][][], p: (number|null)[][]}|null} [lens]
  * @property {{baseline_nats: number, tokens: number, ablation: Ablation[],
  *   induction: Record<string, number[][]>|null, previous: Record<string, number[][]>|null}|null} [probes]
+ * @property {[label: string, p: number][]|null} [classes]
  * @property {Note[]} [notes]
  */
 
@@ -82,43 +88,59 @@ function rowLength(i, t, s, causal) {
 }
 
 /**
- * A row of shares that are known up to a factor -> weights that sum to one.
- * @param {Float32Array} data @param {number} at @param {number} count
+ * The weights out of the bytes of a head, which are their roots.
+ * @param {Uint8Array<ArrayBuffer>} bytes
+ * @param {Pick<Attention, "t"|"s"|"causal"|"levels"|"encoding">} attention
+ * @returns {Weights}
  */
-function normaliseRow(data, at, count) {
-  let sum = 0;
-  for (let j = at; j < at + count; j += 1) sum += data[j];
-  if (sum > 0) for (let j = at; j < at + count; j += 1) data[j] /= sum;
-  else data.fill(0, at, at + count);
+export function decodeWeights(bytes, { t, s, causal, levels, encoding }) {
+  const width = levels > 255 ? 2 : 1;
+  const counts = Array.from({ length: t }, (_, i) => rowLength(i, t, s, causal));
+  if (encoding !== "sqrt" || bytes.length !== width * counts.reduce((sum, count) => sum + count, 0)) {
+    throw new EngineError("error.data", { detail: `${bytes.length} bytes for ${t}×${s} weights (${encoding})` });
+  }
+  const view = new DataView(bytes.buffer, bytes.byteOffset);
+  const data = new Float32Array(t * s);
+  const factors = new Float32Array(t);
+  let at = 0;
+  counts.forEach((count, i) => {
+    let sum = 0;
+    const from = at;
+    /** @param {number} place */
+    const root = (place) => (width === 2 ? view.getUint16(2 * place, true) : bytes[place]);
+    for (; at < from + count; at += 1) sum += root(at) ** 2;
+    if (sum) for (let j = 0; j < count; j += 1) data[i * s + j] = root(from + j) ** 2 / sum;
+    factors[i] = sum / levels ** 2;
+  });
+  return { t, s, causal, data, levels, factors };
 }
 
 /**
- * The weights (t, s) in row-major order out of the bytes of a head, which are their roots or 16-bit floats.
- * @param {Uint8Array<ArrayBuffer>} bytes @param {number} t @param {number} s @param {boolean} causal
- * @param {string} encoding
+ * How far a weight may be off: its root was rounded to a level, and its row divided by the sum. Of groups, as their
+ * weights: summed over the keys, averaged over the queries.
+ * @param {Weights} weights @param {number} i @param {number} j @returns {number}
  */
-export function decodeWeights(bytes, t, s, causal, encoding) {
-  const half = encoding === "float16";
-  const counts = Array.from({ length: t }, (_, i) => rowLength(i, t, s, causal));
-  if (bytes.length !== (half ? 2 : 1) * counts.reduce((sum, count) => sum + count, 0)) {
-    throw new EngineError("error.data", { detail: `${bytes.length} bytes for ${t}×${s} weights` });
+export function weightError(weights, i, j) {
+  const { t, s, causal, data, levels, factors, grouped } = weights;
+  if (grouped) {
+    const [rows, columns] = [grouped.rows[i], grouped.columns[j]];
+    let sum = 0;
+    for (const row of rows) for (const column of columns) sum += weightError(grouped.weights, row, column);
+    return sum / rows.length;
   }
-  const data = new Float32Array(t * s);
-  const view = new DataView(bytes.buffer, bytes.byteOffset);
-  let at = 0;
-  counts.forEach((count, i) => {
-    for (let j = i * s; j < i * s + count; j += 1, at += 1) {
-      data[j] = half ? halfToNumber(view.getUint16(2 * at, true)) : bytes[at] ** 2;
-    }
-    normaliseRow(data, i * s, count);
-  });
-  return data;
+  if (!levels || !factors?.[i] || j >= rowLength(i, t, s, causal)) return 0;
+  const shown = data[i * s + j];
+  const root = Math.sqrt(shown * factors[i]);
+  const half = 0.505 / levels; // roots were rounded in single precision
+  const least = root > 1.2 / levels ? (root - half) ** 2 : 0; // a row without any root has them at its largest weights
+  return Math.max((root + half) ** 2 - shown, shown - least);
 }
 
 /**
  * Weights between groups of tokens: summed over the keys of a group, averaged over its queries.
  * @param {Weights} weights @param {number[]} queryGroups @param {number} queryCount @param {number[]} keyGroups
  * @param {number} keyCount
+ * @returns {Weights}
  */
 export function groupWeights(weights, queryGroups, queryCount, keyGroups, keyCount) {
   const { t, s, data } = weights;
@@ -130,7 +152,15 @@ export function groupWeights(weights, queryGroups, queryCount, keyGroups, keyCou
     const share = 1 / sizes[queryGroups[i]];
     for (let j = 0; j < s; j += 1) grouped[row + keyGroups[j]] += data[i * s + j] * share;
   }
-  return { t: queryCount, s: keyCount, causal: weights.causal, data: grouped };
+  const members = { rows: membersOf(queryGroups, queryCount), columns: membersOf(keyGroups, keyCount) };
+  return { t: queryCount, s: keyCount, causal: weights.causal, data: grouped, grouped: { weights, ...members } };
+}
+
+/** @param {number[]} groups the group of each token @param {number} count @returns {number[][]} the tokens of each group */
+function membersOf(groups, count) {
+  const members = Array.from({ length: count }, () => /** @type {number[]} */ ([]));
+  groups.forEach((group, token) => members[group].push(token));
+  return members;
 }
 
 export class Trace {
@@ -158,6 +188,7 @@ export class Trace {
     this.predictions = json.predictions ?? null;
     this.lens = json.lens ?? null;
     this.probes = json.probes ?? null;
+    this.classes = json.classes ?? null;
     this.notes = json.notes ?? [];
     this.blocks = json.attentions.map(({ block }) => block);
     /** @type {Map<string, Weights>} */
@@ -313,8 +344,7 @@ export class Trace {
     const [index, place] = this.place(block, layer, head);
     const packed = attention.weights[index]?.[place];
     if (!packed) throw new EngineError("error.data", { detail: `${block} ${layer}.${head}` });
-    const { t, s, causal, encoding } = attention;
-    return { t, s, causal, data: decodeWeights(await unpacked(packed), t, s, causal, encoding) };
+    return decodeWeights(await unpacked(packed), attention);
   }
 
   /** @param {string} block @param {number} layer @param {number} head @param {string} grouping */
@@ -393,7 +423,12 @@ export class Trace {
       scaledVectors(stored.q[place], stored.q_scale?.[place] ?? 1, bits),
       scaledVectors(stored.k[keyPlace], stored.k_scale?.[keyPlace] ?? 1, bits),
     ]);
-    return { q, k, d, t: q.length / d, s: k.length / d, scale, bits };
+    const errors = {
+      q: (stored.q_scale?.[place] ?? 0) / 2,
+      k: (stored.k_scale?.[keyPlace] ?? 0) / 2,
+      score: stored.score_error?.[place] ?? 0,
+    };
+    return { q, k, d, t: q.length / d, s: k.length / d, scale, bits, errors };
   }
 
   /**
