@@ -229,7 +229,7 @@ def test_all_skills_occur() -> None:
     counts = Counter(row["skill"] for row in sample("train"))
     assert counts.keys() == talk.SKILLS.keys()
     assert min(counts.values()) > 50
-    assert 0.3 < sum(counts[group] for group in everyday.GROUPS) / counts.total() < 0.45
+    assert 0.25 < sum(counts[group] for group in everyday.GROUPS) / counts.total() < 0.45
 
 
 def test_thinking_can_be_left_out_and_is_in_the_plain_text() -> None:
@@ -248,7 +248,7 @@ def test_rows_depend_on_the_seed_alone() -> None:
     assert rows[:200] == list(talk.write(200, seed=1))
     assert rows != list(talk.write(500, seed=2))
     text = "".join(map(talk.json_line, talk.write(500)))
-    assert hashlib.sha256(text.encode()).hexdigest()[:16] == "1696b6e3a24b7535"
+    assert hashlib.sha256(text.encode()).hexdigest()[:16] == "a5b384cfdb78d72a"
 
 
 @pytest.mark.parametrize(

@@ -174,8 +174,9 @@ def _name(draw: _Draw) -> str:
 
 
 def _greeting(draw: _Draw) -> list[Exchange]:
-    name = _name if draw.casual else draw.of((_name, _full_name))
-    exchanges = [draw.asked("greeting", name=name(draw))]
+    alone = draw.below(6) == 0  # the name and nothing else, with a surname to be polite
+    name = _name if draw.casual else _full_name if alone else draw.of((_name, _full_name))
+    exchanges = [draw.asked("greeting", form="alone" if alone else "ask", name=name(draw))]
     if draw.below(2):
         exchanges.append(_small_talk(draw, ("everyday", "self"), first=False))
     return exchanges
