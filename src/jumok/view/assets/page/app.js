@@ -2,7 +2,7 @@
 
 import { keepFocus } from "../base/focus.js";
 import { showTrouble } from "../base/page_chrome.js";
-import { messageOf, preferredLanguage, setLanguage } from "../base/words.js";
+import { messageOf, preferredLanguage, setLanguage, t } from "../base/words.js";
 import { AnswerView } from "./answer_view.js";
 import { AttentionView } from "./attention_view.js";
 import { ChatView } from "./chat_view.js";
@@ -76,13 +76,17 @@ async function openPage() {
   const frame = new Frame(session, views, { bytes: header.bytes });
   document.getElementById("opening")?.remove();
   frame.start();
-  if (about.chat && state.view && state.view !== "chat") frame.open("write"); // the text of the link is to be continued
+  const other = state.view ? state.view !== "chat" : state.path !== undefined;
+  if (about.chat && other) frame.open("write"); // the text of the link is to be continued
   const first = /** @type {any} */ (frame.made.get(frame.view)?.view);
   const still = matchMedia("(prefers-reduced-motion: reduce)").matches;
-  const usual = state.text === undefined && !still ? FIRST_TEXT : undefined;
-  const given = state.text ?? header.prompt;
+  if (state.cut) frame.toast(t("link.lost"));
+  const own = state.text !== undefined || state.path !== undefined || state.cut; // of the link, or missing in it
+  const given = state.text ?? (own ? "" : header.prompt);
+  const usual = own || still ? undefined : FIRST_TEXT;
   const text = given ?? EXAMPLES[session.engine.about.kind] ?? "";
-  first?.begin?.({ text, example: typeof given !== "string", tokens: state.tokens ?? usual });
+  const { path, sum, tokens = usual } = state;
+  await first?.begin?.({ text, example: typeof given !== "string", tokens, path, sum });
   if (state.view && frame.makers.has(state.view)) frame.open(state.view);
   return { session, frame };
 }

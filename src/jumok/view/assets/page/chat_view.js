@@ -123,9 +123,9 @@ export class ChatView {
     if (text) void this.conversation.say(text);
   }
 
-  /** What a link says of this view: the first message. @returns {import("./state.js").State} */
+  /** What a link says of this view: nothing of the conversation. A question alone would be answered in another way. */
   state() {
-    return { text: this.conversation.turns[0]?.question };
+    return {};
   }
 
   show() {

@@ -4,11 +4,12 @@ import { button, element } from "../base/controls.js";
 import { copied, looksButtons, markTab, otherTheme, paintPage, tabButtons, toaster } from "../base/page_chrome.js";
 import { count, messageOf, otherLanguage, setLanguage, shortCount, t } from "../base/words.js";
 import { setWords } from "./labels.js";
-import { writeState } from "./state.js";
+import { pathOf } from "./path.js";
+import { readState, writeState } from "./state.js";
 
 /** @typedef {import("./session.js").Session} Session */
 /** @typedef {import("./state.js").State} State */
-/** A view of the page. @typedef {{show: () => void, hide: () => void, state?: () => State}} View */
+/** A view of the page; state: what a link says of it, unless it shows the text of the session. @typedef {{show: () => void, hide: () => void, state?: () => State}} View */
 /** @typedef {(host: HTMLElement, session: Session, frame: Frame) => View} MakeView */
 
 const TOAST = 4000; // milliseconds
@@ -65,7 +66,9 @@ export class Frame {
       this.render();
     }
     if (changed.has("theme")) this.applyTheme();
-    if (["off", "sampling", "language", "theme", "writing"].some((name) => changed.has(/** @type {any} */ (name))))
+    if (
+      ["path", "off", "sampling", "language", "theme", "writing"].some((name) => changed.has(/** @type {any} */ (name)))
+    )
       this.noteState();
   }
 
@@ -170,7 +173,7 @@ export class Frame {
   /** The address with the state of the page in it. */
   address() {
     const { session } = this;
-    const own = this.made.get(this.view)?.view.state?.() ?? {};
+    const own = this.made.get(this.view)?.view.state?.() ?? pathOf(session.tree);
     const state = {
       view: this.view,
       language: session.language,
@@ -185,6 +188,7 @@ export class Frame {
   noteState() {
     clearTimeout(this.linking);
     this.linking = setTimeout(() => {
+      if (this.session.writing) return; // the text is not there yet; when it is, this is called again
       try {
         history.replaceState(null, "", this.address());
       } catch {
@@ -194,10 +198,13 @@ export class Frame {
   }
 
   async copyLink() {
+    const { tree } = this.session;
     const link = location.href.split("#")[0] + this.address();
     const done = await copied(link);
     if (!done) this.noteState();
-    this.toast(t(done ? "link.copied" : "link.failed"));
+    const others = tree.branches().some((branch) => !tree.leadsTo(branch));
+    const what = readState(link.split("#")[1]).cut ? "link.cut" : others ? "link.path" : "link.copied";
+    this.toast(t(done ? what : "link.failed"));
   }
 
   // --- what the model is ---

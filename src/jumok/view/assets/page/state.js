@@ -1,4 +1,6 @@
-// The state that a link carries (location.hash): the prompt, how the text is drawn, what is switched off.
+// The state that a link carries (location.hash): the text and how it came about, the sliders, what is switched off.
+
+import { readPath, writePath } from "./path.js";
 
 /** @import { Sampling, Head } from "./engine_types.js" */
 
@@ -9,11 +11,14 @@
  * @property {string} [theme]
  * @property {string} [text] the prompt.
  * @property {number} [tokens] to write at once.
- * @property {Sampling} [sampling]
+ * @property {import("./path.js").Step[]} [path] how the text goes on after the prompt.
+ * @property {string} [sum] a checksum of the ids of the whole text.
+ * @property {boolean} [cut] whether the text was too long for an address, and is missing.
+ * @property {Sampling} [sampling] of the sliders.
  * @property {Head[]} [off]
  */
 
-const LONGEST_TEXT = 2000; // characters: browsers cut longer addresses
+const LONGEST = 30_000; // characters: programs cut longer addresses
 const MOST_TOKENS = 2000;
 const MOST_HEADS = 256;
 
@@ -27,20 +32,29 @@ const NUMBERS = [
   ["seed", "seed", 0, 2 ** 31],
 ];
 
-/** @param {State} state @returns {string} without the #. */
-export function writeState({ view, language, theme, text, tokens, sampling = {}, off = [] }) {
+/**
+ * A link without the #. If the text does not fit, it is left out whole, and the link says so by `cut`.
+ * @param {State} state @returns {string}
+ */
+export function writeState(state) {
+  const { view, language, theme, text, tokens, path, sum, cut, sampling = {}, off = [] } = state;
   const link = new URLSearchParams();
   if (view) link.set("view", view);
   if (language) link.set("lang", language);
   if (theme && theme !== "auto") link.set("theme", theme);
-  if (text) link.set("text", [...text].slice(0, LONGEST_TEXT).join(""));
-  if (tokens) link.set("n", String(tokens));
+  if (cut) link.set("cut", "1");
+  if (sum) link.set("sum", sum); // before the text, so that a link that was cut off still has it
   for (const [field, name] of NUMBERS) {
     const value = sampling[field];
-    if (value !== undefined && value !== null) link.set(name, String(Number(value.toPrecision(6))));
+    if (value !== undefined && value !== null) link.set(name, String(value));
   }
   if (off.length) link.set("off", off.map((head) => head.join(".")).join("_"));
-  return link.toString();
+  if (tokens) link.set("n", String(tokens));
+  if (text !== undefined) link.set("text", text);
+  if (path?.length) link.set("path", writePath(path));
+  const written = link.toString();
+  if (written.length <= LONGEST || cut) return written;
+  return writeState({ ...state, text: undefined, path: undefined, sum: undefined, cut: true });
 }
 
 /** What a link says; what makes no sense in it is left out. @param {string} hash @returns {State} */
@@ -53,8 +67,11 @@ export function readState(hash) {
   const [language, theme] = [link.get("lang"), link.get("theme")];
   if (language === "ko" || language === "en") state.language = language;
   if (theme === "light" || theme === "dark") state.theme = theme;
-  const text = link.get("text");
-  if (text) state.text = [...text].slice(0, LONGEST_TEXT).join("");
+  const [text, path, sum] = ["text", "path", "sum"].map((name) => link.get(name));
+  if (text !== null) state.text = text;
+  if (sum) state.sum = sum;
+  if (path !== null) state.path = readPath(path) ?? []; // of a damaged one, the checksum will differ
+  if (link.has("cut")) state.cut = true;
   const tokens = number(link.get("n"), 1, MOST_TOKENS);
   if (tokens !== undefined) state.tokens = Math.round(tokens);
   /** @type {Sampling} */

@@ -31,6 +31,8 @@ export class Branch {
     this.start = start;
     this.kind = kind;
     this.how = how;
+    /** @type {string | undefined} what was typed, if its tokens are those of a whole text */
+    this.text = undefined;
     /** @type {Token[]} */
     this.tokens = [];
     /** @type {Branch[]} */
@@ -114,9 +116,10 @@ export class Tree {
    * The text was edited: these are its tokens now. What it shares with the path stays; the rest is a typed branch. One
    * that is being typed at the end of the tree is replaced, so that not every key press makes a branch.
    * @param {Token[]} tokens
+   * @param {string} [text] of which they are all tokens.
    * @returns {number} how many tokens at the beginning stayed.
    */
-  retype(tokens) {
+  retype(tokens, text) {
     const path = this.path();
     let shared = 0;
     while (shared < path.length && shared < tokens.length && path[shared].id === tokens[shared].id) shared += 1;
@@ -125,6 +128,7 @@ export class Tree {
     const typing = current.kind === "typed" && current.children.length === 0 && shared >= current.start;
     if (!typing) this.branch(shared, "typed");
     this.current.tokens.splice(shared - this.current.start, Infinity, ...tokens.slice(shared));
+    this.current.text = this.current.start === 0 ? text : undefined;
     this.cached = null;
     return shared;
   }

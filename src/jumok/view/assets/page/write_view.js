@@ -6,6 +6,7 @@ import { copied } from "../base/page_chrome.js";
 import { count, t } from "../base/words.js";
 import { windowStart } from "../model/window.js";
 import { Distribution } from "./distribution.js";
+import { sumOf } from "./path.js";
 import { newSeed, SamplingPanel } from "./sampling_panel.js";
 import { Surface } from "./surface.js";
 import { TreeView } from "./tree_view.js";
@@ -58,7 +59,7 @@ export class WriteView {
       redo: () => session.travel(1),
       copy: () => void this.copy(),
       save: () => this.save(),
-      link: () => void this.frame.copyLink(),
+      link: () => void this.link(),
       before: () => this.step(-1),
       after: () => this.step(1),
     };
@@ -152,29 +153,32 @@ export class WriteView {
     if (has("path", "place", "off", "sampling", "writing")) void this.look();
   }
 
-  /** Begin as a link says, or by writing. @param {import("./state.js").State} state */
-  begin({ text = "", tokens }) {
-    const { surface } = this;
+  /**
+   * Begin as a link says, or by writing. The text that was typed stands there when this returns.
+   * @param {import("./state.js").State} state
+   */
+  async begin({ text = "", tokens, path = [], sum }) {
+    const { surface, writer } = this;
     if (text) {
       surface.pend(text);
       surface.fill();
-      this.writer.edited(text);
+      writer.edited(text);
+      await writer.settle();
     }
-    if (tokens) void this.writer.write({ tokens });
-    else void this.writer.settle();
+    if (path.length || sum) void this.retrace(path, sum);
+    else if (tokens) void writer.write({ tokens });
   }
 
-  /** What a link says of this view: the prompt, and how it was first written on. @returns {import("./state.js").State} */
-  state() {
-    const { surface, session } = this;
-    let first = null;
-    for (let at = /** @type {import("./tree.js").Branch | null} */ (session.tree.current); at; at = at.parent) {
-      if (at.kind !== "typed" && at.tokens.length) first = at;
-    }
-    if (!first) return { text: surface.text };
-    const last = surface.shown[surface.indexOf(first.start - 1, "from")];
-    const text = surface.text.slice(0, last?.cell.end ?? 0);
-    return { text, tokens: first.tokens.length, sampling: { ...session.sampling, seed: first.how.sampling?.seed } };
+  /** Make the text of a link again, and say if it has become another. @param {import("./path.js").Step[]} path @param {string} [sum] */
+  async retrace(path, sum) {
+    await this.writer.retrace(path);
+    if (sum && sumOf(this.session.ids) !== sum) this.frame.toast(t("link.differs"));
+  }
+
+  /** Copy a link to what is shown, when what was typed is read. */
+  async link() {
+    await this.writer.settle();
+    await this.frame.copyLink();
   }
 
   show() {

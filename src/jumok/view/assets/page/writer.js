@@ -70,7 +70,8 @@ export class Writer {
       const [first] = session.tree.path();
       /** @type {Token[]} */
       const tokens = ids.map((id, i) => ({ id, text: pieces[i].text }));
-      session.change(() => session.tree.retype(first?.hidden && wanted ? [first, ...tokens] : tokens));
+      const begun = first?.hidden && wanted;
+      session.change(() => session.tree.retype(begun ? [first, ...tokens] : tokens, begun ? undefined : wanted));
       session.tell("path", "tree");
     } catch (error) {
       this.reporter.failed(error);
@@ -122,10 +123,47 @@ export class Writer {
     }
   }
 
-  /** Give a text that is empty the token that a text begins with. */
-  async begin() {
+  /** The tokens that a text begins with which is empty. @returns {Promise<Token[]>} */
+  async beginning() {
     const { ids, pieces } = await this.session.engine.encode("");
-    this.session.tree.retype(ids.map((id, i) => ({ id, text: pieces[i]?.text, hidden: true })));
+    return ids.map((id, i) => ({ id, text: pieces[i]?.text, hidden: true }));
+  }
+
+  /**
+   * Make a text as the steps of a path say, after what is there.
+   * @param {import("./path.js").Step[]} path
+   */
+  async retrace(path) {
+    const { session } = this;
+    const { tree, engine } = session;
+    const used = path.flatMap((step) =>
+      step.kind === "typed" ? step.ids : step.kind === "written" ? step.chosen : [],
+    );
+    const ids = [...new Set(used.filter((id) => id !== null && id < engine.about.vocab_size))];
+    try {
+      const { pieces } = await engine.spell(/** @type {number[]} */ (ids));
+      const names = new Map(pieces.map(({ id, text }) => [id, text]));
+      const beginning = await this.beginning();
+      // From here on nothing else can come between two steps.
+      for (const step of path) {
+        const end = tree.length;
+        if (step.kind === "written") {
+          const { tokens, at: start, sampling, off } = step;
+          const chosen = step.chosen === null ? undefined : { id: step.chosen, text: names.get(step.chosen) };
+          if (start > end || (chosen && !names.has(chosen.id))) return;
+          await this.write({ tokens, start, chosen, sampling, off });
+          continue;
+        }
+        const [at, added] =
+          step.kind === "begin" ? [0, beginning] : [step.at, step.ids.map((id) => ({ id, text: names.get(id) }))];
+        if (at > end || added.some(({ text }) => text === undefined)) return;
+        if (end) session.change(() => tree.branch(at, "typed"));
+        for (const token of added) tree.append(token);
+        session.tell("path", "tree");
+      }
+    } catch (error) {
+      this.reporter.failed(error);
+    }
   }
 
   /**
@@ -134,17 +172,21 @@ export class Writer {
    * @param {number} [settings.start] from this place of the path; from its end unless given.
    * @param {Token} [settings.chosen] the first token, chosen by hand.
    * @param {number} [settings.seed]
+   * @param {import("./engine_types.js").Sampling} [settings.sampling] other settings than the session's.
    * @param {Head[]} [settings.off] other heads than the session's.
    */
-  async write({ tokens, start, chosen, seed, off = this.session.off }) {
+  async write({ tokens, start, chosen, seed, sampling: settings = this.session.sampling, off = this.session.off }) {
     const { session, surface } = this;
     if (session.writing) return;
     session.set({ writing: true, place: null });
     surface.setBusy(true);
     try {
       await this.settle();
-      if (session.tree.length === 0) await this.begin();
-      const sampling = { ...session.sampling, seed: seed ?? session.sampling.seed ?? newSeed() };
+      if (session.tree.length === 0) {
+        const beginning = await this.beginning();
+        session.change(() => session.tree.retype(beginning));
+      }
+      const sampling = { ...settings, seed: seed ?? settings.seed ?? newSeed() };
       const kind = chosen ? "chosen" : "written";
       session.change(() => session.tree.branch(start ?? session.tree.length, kind, { sampling, off }));
       if (chosen) session.append(chosen);
