@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 
 import { movedShare, sideBySide } from "../../src/jumok/view/assets/page/attention_view.js";
-import { checksOf, stepData } from "../../src/jumok/view/assets/page/step_data.js";
+import { checksOf, hitOf, stepData } from "../../src/jumok/view/assets/page/step_data.js";
 import * as numbers from "../../src/jumok/view/assets/page/step_numbers.js";
 import { PARTS, partsOf } from "../../src/jumok/view/assets/page/step_parts.js";
 
@@ -18,6 +18,17 @@ function series(n, seed) {
 }
 
 const about = { n_head: 4, n_kv_head: 2, head_dim: 8, n_embd: 12, n_layer: 2, vocab_size: 5, family: "modern" };
+about.features = {
+  norm: "rms",
+  norm_eps: 1e-6,
+  rotary: true,
+  qk_norm_eps: 1e-6,
+  qkv_bias: false,
+  out_bias: false,
+  gated: true,
+  activation: "silu",
+  mlp_bias: false,
+};
 const T = 7;
 
 /** A step that is computed here, by the definition of attention, one number after the other. */
@@ -65,7 +76,9 @@ function madeStep() {
     attention_out: added,
     residual1,
     norm2: residual1,
-    mlp_hidden: series(20, 8),
+    mlp_gate: series(20, 9),
+    mlp_up: series(20, 8),
+    mlp_hidden: series(20, 8).map((value, i) => numbers.silu(series(20, 9)[i]) * value),
     mlp_out: mlp,
     residual2: plus(residual1, mlp),
   };
@@ -90,13 +103,14 @@ function madeData(changes = {}) {
   return stepData({
     about,
     step: madeStep(),
-    next: null,
+    next: { alternatives: [], entropy: 0, kept: 1, ruler: [] },
+    origin: { kind: "open", number: null, sampling: {}, others: false, heads: false },
     layerNumber: 0,
     headNumber: 2,
     focus: 3,
     isOff: () => false,
     following: null,
-    temperature: 1,
+    sliders: {},
     choose: () => {},
     ...changes,
   });
@@ -119,7 +133,7 @@ test("a head reads the queries of its own and the keys of its group", () => {
 test("every sum that is shown is the model's, and a wrong one is said to be wrong", () => {
   const data = madeData();
   const found = PARTS.flatMap(({ id }) => checksOf(id, data));
-  assert.equal(found.length, 11);
+  assert.equal(found.length, 12);
   assert.deepEqual(
     found.filter(({ agrees }) => !agrees),
     [],
@@ -168,24 +182,37 @@ test("the keys that are listed are the strongest, the token itself and the chose
   assert.deepEqual(numbers.listedKeys([1], 5), [0]);
 });
 
-test("segments fill 0 to 1", () => {
-  const found = numbers.segments([{ probability: 0.5 }, { probability: 0.3 }]);
-  assert.deepEqual(
-    found.map(({ from, to }) => [from, to]),
-    [
-      [0, 0.5],
-      [0.5, 0.8],
-      [0.8, 1],
-    ],
-  );
+test("a norm divides by its root with epsilon, which counts where a vector is short", () => {
+  assert.ok(Math.abs(numbers.normOf([3e-3, 4e-3], "rms", 1e-5).divisor - Math.sqrt(12.5e-6 + 1e-5)) < 1e-9);
+  const { mean, divisor } = numbers.normOf([1, 3], "layer", 0.25);
+  assert.deepEqual([mean, divisor], [2, Math.sqrt(1.25)]);
+});
+
+test("a token that came says how: drawn with its number, taken as the likeliest, typed, chosen, or not yet", () => {
+  const ruler = [
+    { id: 4, text: "d", from: 0, to: 0.6 },
+    { id: 2, text: "b", from: 0.6, to: 0.9 },
+    { id: 1, text: "c", from: 0.95, to: 0.97 },
+  ];
+  const data = (kind, number = null) =>
+    madeData({
+      next: { alternatives: [], entropy: 0, kept: 4, ruler },
+      origin: { kind, number, sampling: {}, others: false },
+    });
+  assert.equal(hitOf(data("drawn", 0.6)).id, 2);
+  assert.equal(hitOf(data("drawn", 0.96)).id, 1);
+  assert.equal(hitOf(data("greedy")).id, 4);
+  for (const kind of ["typed", "chosen", "open"]) assert.equal(hitOf(data(kind)), null);
 });
 
 test("a model has the parts that it computes", () => {
   const ids = (of) => partsOf(of).map(({ id }) => id);
-  assert.equal(ids({ layer: 1, layers: 3, rotary: true }).length, PARTS.length);
-  const first = ids({ layer: 0, layers: 3, rotary: false });
-  assert.ok(!first.includes("before") && !first.includes("rotation") && first.includes("after"));
-  assert.ok(!ids({ layer: 2, layers: 3, rotary: true }).includes("after"));
+  assert.equal(ids({ layer: 1, layers: 3, rotary: true, qkNorm: true }).length, PARTS.length);
+  const first = ids({ layer: 0, layers: 3, rotary: false, qkNorm: false });
+  assert.ok(
+    !first.includes("qknorm") && !first.includes("before") && !first.includes("rotation") && first.includes("after"),
+  );
+  assert.ok(!ids({ layer: 2, layers: 3, rotary: true, qkNorm: true }).includes("after"));
 });
 
 test("two distributions side by side, and how much has moved", () => {

@@ -6,7 +6,8 @@
  * A token of an answer: readable, and the text that became final with it; special: of the template. A page may add what
  * it knows of the token.
  * @typedef {{text: string, added: string, thought?: boolean, special?: boolean, surprise: number, id?: number,
- *   probability?: number, entropy?: number, alternatives?: any[]}} Piece
+ *   probability?: number, entropy?: number, draw?: number, alternatives?: any[],
+ *   how?: import("../page/tree.js").How, picked?: boolean}} Piece picked: chosen by hand; how: the settings that drew it
  */
 /** A question and the answer to it; open: its reasoning is unfolded. @typedef {{question: string, pieces: Piece[], ended: string, open?: boolean}} Turn */
 

@@ -63,7 +63,10 @@ export class MultiHeadAttention {
   attend(x, cache, start, how) {
     const { notes } = how;
     let q = this.q.forward(x); // (T, H, D)
-    if (this.qNorm) q = this.qNorm.forward(q);
+    if (this.qNorm) {
+      notes?.keep("q_projected", q);
+      q = this.qNorm.forward(q);
+    }
     notes?.keep("q", q);
     if (how.rotary) q = how.rotary.rotate(q, this.heads, start);
     notes?.keep("q_rotated", q);
@@ -82,7 +85,10 @@ export class MultiHeadAttention {
   remember(x, cache, { rotary, notes }) {
     let k = this.k.forward(x); // (T, G, D)
     const v = this.v.forward(x); // (T, G, D)
-    if (this.kNorm) k = this.kNorm.forward(k);
+    if (this.kNorm) {
+      notes?.keep("k_projected", k);
+      k = this.kNorm.forward(k);
+    }
     notes?.keep("k", k);
     notes?.keep("v", v);
     if (rotary) k = rotary.rotate(k, this.groups, cache.length);

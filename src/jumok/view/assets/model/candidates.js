@@ -1,7 +1,7 @@
 // What a page shows of a distribution: its likeliest tokens, before and after the settings of sampling.
 
 import { EngineError } from "./errors.js";
-import { filtered, likeliest, logSumExp, softmax } from "./sampling.js";
+import { filtered, likeliest, logSumExp, segmentsOf, softmax } from "./sampling.js";
 
 /** @typedef {import("./sampling.js").Settings} Settings */
 /** @typedef {import("./token_text.js").TokenNames} TokenNames */
@@ -25,11 +25,12 @@ export function knownLogits(logits, known) {
  * @param {number[]} ids those that occurred, for the repetition penalty
  * @param {number} top how many alternatives
  * @param {TokenNames} reader
+ * @param {number | null} [never] the id that is never drawn
  */
-export function distribution(logits, settings, ids, top, reader) {
+export function distribution(logits, settings, ids, top, reader, never = null) {
   const total = logSumExp(logits);
   const probabilities = logits.map((logit) => Math.exp(logit - total));
-  const choice = settings ? filtered(logits, settings, ids) : logits;
+  const choice = settings ? filtered(without(logits, never), settings, ids) : logits;
   const chosen = settings ? chosenProbabilities(choice, settings) : probabilities;
   const alternatives = likeliest(logits, Math.min(top, logits.length)).map((id) => ({
     id,
@@ -45,7 +46,37 @@ export function distribution(logits, settings, ids, top, reader) {
   }
   /** -ln p, finite also where p is too small for a number. @param {number} id */
   const surprise = (id) => Math.max(0, total - logits[id]);
-  return { probabilities, choice, alternatives, entropy: Math.max(0, total - mean), kept, surprise };
+  return { probabilities, choice, chosen, alternatives, entropy: Math.max(0, total - mean), kept, surprise };
+}
+
+/** Logits without one of them. @param {Float32Array} logits @param {number | null} id @returns {Float32Array} */
+function without(logits, id) {
+  if (id === null) return logits;
+  const allowed = logits.slice();
+  allowed[id] = -Infinity;
+  return allowed;
+}
+
+/**
+ * The ruler that a token is drawn from: the segments of the likeliest, then that of a token and the one that a number
+ * falls into, if they are not among them.
+ * @param {Float32Array} chosen the probabilities after the settings
+ * @param {number} count of the likeliest
+ * @param {{id?: number, number?: number}} looked @param {TokenNames} reader
+ * @returns {import("../page/engine_types.js").Segment[]}
+ */
+export function rulerOf(chosen, count, { id: wanted = -1, number = -1 }, reader) {
+  const found = [];
+  let missing = (chosen[wanted] > 0 ? 1 : 0) + (number >= 0 ? 1 : 0);
+  let rank = 0;
+  for (const { id, from, to } of segmentsOf(chosen)) {
+    if (rank >= count && missing === 0) break;
+    const [isWanted, isHit] = [id === wanted, from <= number && number < to];
+    missing -= (isWanted ? 1 : 0) + (isHit ? 1 : 0);
+    if (rank < count || isWanted || isHit) found.push({ id, text: reader.name(id), from, to });
+    rank += 1;
+  }
+  return found;
 }
 
 /**

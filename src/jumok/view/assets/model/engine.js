@@ -18,7 +18,7 @@ import { Tokenizer } from "./tokenizer.js";
 import { Tracing } from "./tracing.js";
 import { Writing } from "./writing.js";
 
-/** @import { About, Engine, Head, Sampling } from "../page/engine_types.js" */
+/** @import { About, Engine, Head } from "../page/engine_types.js" */
 
 const USUAL_TOP = 12;
 
@@ -41,7 +41,7 @@ export async function openModel(header, parameters, options) {
 export class LocalEngine {
   /** @param {About} about @param {GPT | BERT | EncoderDecoder} model @param {Tokenizer} tokenizer */
   constructor(about, model, tokenizer) {
-    this.about = about;
+    this.about = model instanceof GPT ? { ...about, features: model.features } : about;
     this.model = model;
     this.tokenizer = tokenizer;
     this.reader = new TokenNames(tokenizer);
@@ -91,7 +91,7 @@ export class LocalEngine {
     return this.tokenizer.decodeWhole(ids);
   }
 
-  /** @param {number[]} ids @param {{off?: Head[], sampling?: Sampling, top?: number}} [settings] */
+  /** @param {number[]} ids @param {import("../page/engine_types.js").NextSettings} [settings] */
   async next(ids, settings) {
     return this._writing(ids).next(ids, settings);
   }

@@ -3,6 +3,7 @@
 import { Block, makeNorm } from "./blocks.js";
 import { KVCache } from "./cache.js";
 import { EngineError } from "./errors.js";
+import { RMSNorm, SwiGLU } from "./layers.js";
 import { Pooling } from "./pooling.js";
 import { Rotary } from "./positions.js";
 import { canBeSimd, PlainProducts, SimdProducts } from "./products.js";
@@ -42,6 +43,22 @@ export class GPT {
     if (!lasting || !module || !canBeSimd(head_dim)) return new KVCache(n_layer, width, new PlainProducts());
     const products = new SimdProducts(module, 2 * n_layer * context_length * width, context_length, head_dim);
     return new KVCache(n_layer, width, products, context_length);
+  }
+
+  /** What the model computes in its own way. @returns {import("../page/engine_types.js").Features} */
+  get features() {
+    const { norm1, attention, mlp } = this.blocks[0];
+    return {
+      norm: norm1 instanceof RMSNorm ? "rms" : "layer",
+      norm_eps: norm1.eps,
+      rotary: this.rotary !== null,
+      qk_norm_eps: attention.qNorm?.eps ?? null,
+      qkv_bias: attention.q.bias !== null,
+      out_bias: attention.o.bias !== null,
+      gated: mlp instanceof SwiGLU,
+      activation: this.config.activation,
+      mlp_bias: mlp.up.bias !== null,
+    };
   }
 
   /**

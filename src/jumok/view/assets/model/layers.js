@@ -4,7 +4,7 @@ import { Linear } from "./matrices.js";
 
 /** @typedef {import("./matrices.js").Parameters} Parameters */
 /** @typedef {import("./recording.js").Notes} Notes */
-/** @typedef {{forward: (x: Float32Array) => Float32Array}} Norm */
+/** @typedef {{eps: number, forward: (x: Float32Array) => Float32Array}} Norm */
 /** @typedef {"relu" | "silu" | "gelu" | "gelu_tanh"} Activation */
 
 /** @type {Record<Activation, (x: number) => number>} */
@@ -77,6 +77,7 @@ export class MLP {
   /** @param {Float32Array} x (T, C) @param {Notes | null} notes @returns {Float32Array} (T, C) */
   forward(x, notes) {
     const hidden = this.up.forward(x); // (T, M)
+    notes?.keep("mlp_up", hidden);
     for (let i = 0; i < hidden.length; i++) hidden[i] = this.activation(hidden[i]);
     notes?.keep("mlp_hidden", hidden);
     return this.down.forward(hidden);
@@ -96,6 +97,8 @@ export class SwiGLU {
   forward(x, notes) {
     const hidden = this.up.forward(x); // (T, M)
     const gates = this.gate.forward(x); // (T, M)
+    notes?.keep("mlp_up", hidden);
+    notes?.keep("mlp_gate", gates);
     for (let i = 0; i < hidden.length; i++) hidden[i] *= gates[i] / (1 + Math.exp(-gates[i]));
     notes?.keep("mlp_hidden", hidden);
     return this.down.forward(hidden);

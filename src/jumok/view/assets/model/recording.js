@@ -3,6 +3,7 @@
  * The notes of a layer, for T positions that are read together and S positions that they may attend to:
  * input (T, C)                      the residual stream before this layer
  * norm1 (T, C)                      the input of attention, after the norm (pre-norm)
+ * q_projected, k_projected          before the norm of each head, if the model has one
  * q (T, H, D), k, v (T, G, D)       q and k after the norm of each head, if the model has one
  * q_rotated, k_rotated              after the rotation; without rotary positions the same as q and k
  * keys, values (S, G, D)            of all positions
@@ -11,6 +12,8 @@
  * attention_out (T, C)              after o_proj
  * residual1 (T, C)                  after the sum with the residual stream
  * norm2 (T, C), mlp_hidden (T, M), mlp_out (T, C), residual2 (T, C)
+ * mlp_up (T, M)                     before the activation, or before the product with the gate
+ * mlp_gate (T, M)                   before the activation; of gated MLPs
  * With post-norm, residual1 and residual2 are after the norms, and norm1 and norm2 are the inputs as they are.
  * Cross-attention has notes of its own. The notes of the model: embedding (T, C), position_embedding (T, C, learned
  * positions only), norm (T, C), logits.

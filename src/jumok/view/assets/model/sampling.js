@@ -27,7 +27,7 @@ const FIELDS = [
   ["min_p", 0, 0, 1],
 ];
 
-const FEW = 64; // tokens that nearly always have the probability of a top-p together
+const FEW = 64; // tokens that nearly always have the probability of a top-p together, or the one that is drawn
 
 /** All settings, checked. @param {Sampling} sampling @returns {Settings} */
 export function settingsOf(sampling = {}) {
@@ -81,18 +81,14 @@ function keepTopK(logits, k) {
  */
 function keepTopP(logits, p) {
   const probabilities = softmax(logits);
-  for (const count of [FEW, logits.length]) {
-    let before = 0; // what the likelier ones have together
-    const kept = new Set();
-    for (const id of likeliest(logits, count)) {
-      if (kept.size > 0 && before >= p) break;
-      kept.add(id);
-      before += probabilities[id];
-    }
-    if (before < p && count < logits.length) continue; // a flat distribution, which takes long to sort
-    for (let id = 0; id < logits.length; id += 1) if (!kept.has(id)) logits[id] = -Infinity;
-    return;
+  let before = 0; // what the likelier ones have together
+  const kept = new Set();
+  for (const id of likeliestFirst(logits)) {
+    if (kept.size > 0 && before >= p) break;
+    kept.add(id);
+    before += probabilities[id];
   }
+  for (let id = 0; id < logits.length; id += 1) if (!kept.has(id)) logits[id] = -Infinity;
 }
 
 /**
@@ -153,21 +149,39 @@ export function likeliest(logits, count) {
   return best;
 }
 
+/** All ids, that of the largest number first; the many after the first few are sorted only if they are asked for. @param {Float32Array} numbers */
+function* likeliestFirst(numbers) {
+  yield* likeliest(numbers, FEW);
+  if (numbers.length > FEW) yield* likeliest(numbers, numbers.length).slice(FEW);
+}
+
 /**
- * The id at which the cumulative probability passes a random number; the likeliest where the temperature is 0.
- * @param {Float32Array} logits (V), of `filtered`.
- * @param {Settings} settings @param {Random} random @returns {number}
+ * The segments of 0 to 1 that a random number falls into: each as wide as the probability of its token, the likeliest
+ * first, the lower id of two that are equal.
+ * @param {Float32Array} probabilities (V) @returns {Generator<{id: number, from: number, to: number}>}
  */
-export function drawn(logits, settings, random) {
-  if (settings.temperature === 0) return likeliest(logits, 1)[0];
-  const probabilities = softmax(logits);
-  let left = random.next() * probabilities.reduce((sum, p) => sum + p, 0);
-  let last = 0;
-  for (let id = 0; id < probabilities.length; id += 1) {
-    if (probabilities[id] === 0) continue;
+export function* segmentsOf(probabilities) {
+  const total = probabilities.reduce((sum, probability) => sum + probability, 0); // not quite 1, by rounding
+  let before = 0;
+  for (const id of likeliestFirst(probabilities)) {
+    if (probabilities[id] === 0) return;
+    const from = before / total;
+    before += probabilities[id];
+    yield { id, from, to: before / total };
+  }
+}
+
+/**
+ * The id whose segment a random number falls into; the likeliest where the temperature is 0.
+ * @param {Float32Array} logits (V), of `filtered`.
+ * @param {Settings} settings @param {number} number at least 0 and below 1 @returns {number}
+ */
+export function drawn(logits, settings, number) {
+  let last = likeliest(logits, 1)[0];
+  if (settings.temperature === 0) return last;
+  for (const { id, to } of segmentsOf(softmax(logits))) {
     last = id;
-    left -= probabilities[id];
-    if (left < 0) break;
+    if (number < to) break;
   }
   return last;
 }

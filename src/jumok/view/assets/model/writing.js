@@ -1,7 +1,7 @@
 // A GPT continues a text, and predicts each token of it. The window of a text that the model sees is that of Python
 // (`window.js`); what two calls have in common at their beginning is read once.
 
-import { distribution, knownLogits, rankOf } from "./candidates.js";
+import { distribution, knownLogits, rankOf, rulerOf } from "./candidates.js";
 import { AnswerStream } from "./chat.js";
 import { isLooping } from "./looping.js";
 import { drawn, Random, settingsOf } from "./sampling.js";
@@ -60,12 +60,18 @@ export class Writing {
     return knownLogits(this.reading.next(ids, { off }), this.reader.tokenizer.vocabSize);
   }
 
-  /** @param {number[]} ids @param {{off?: Head[], sampling?: Sampling, top?: number}} [settings] */
-  async next(ids, { off = [], sampling, top = USUAL_TOP } = {}) {
+  /** The id that pads, which is never drawn. */
+  get never() {
+    const { eos_ids, pad_id: pad = null } = this.model.config;
+    return pad === null || [...(eos_ids ?? []), this.chat?.end].includes(pad) ? null : pad;
+  }
+
+  /** @param {number[]} ids @param {import("../page/engine_types.js").NextSettings} [settings] */
+  async next(ids, { off = [], sampling, top = USUAL_TOP, look } = {}) {
     const settings = settingsOf(sampling);
     const logits = /** @type {Float32Array} */ (await this.logitsAfter(ids, off, new Turns()));
-    const { alternatives, entropy, kept } = distribution(logits, settings, ids, top, this.reader);
-    return { alternatives, entropy, kept };
+    const { alternatives, entropy, kept, chosen } = distribution(logits, settings, ids, top, this.reader, this.never);
+    return { alternatives, entropy, kept, ruler: look ? rulerOf(chosen, top, look, this.reader) : [] };
   }
 
   /**
@@ -130,16 +136,15 @@ export class Writing {
     const turns = new Turns();
     const text = [...ids];
     const times = [performance.now()];
-    const { eos_ids, pad_id: pad = null } = this.model.config;
-    const ends = [...(eos_ids ?? []), ...(answer ? [answer.chat.end] : [])];
+    const ends = [...(this.model.config.eos_ids ?? []), ...(answer ? [answer.chat.end] : [])];
     for (let count = 0; count < tokens; count += 1) {
       await turns.pause();
       const logits = stopped() ? null : await this.logitsAfter(text, off, turns, stopped);
       if (!logits) return { ids: text, ended: "stop", rest: rest() };
-      const found = distribution(logits, settings, text, top, this.reader);
-      const choice = found.choice.slice();
-      if (pad !== null && !ends.includes(pad)) choice[pad] = -Infinity; // padding is never generated
-      const id = begun?.[count] ?? drawn(choice, settings, random);
+      const found = distribution(logits, settings, text, top, this.reader, this.never);
+      const given = begun?.[count];
+      const draw = given === undefined && settings.temperature > 0 ? random.next() : undefined;
+      const id = given ?? drawn(found.choice, settings, draw ?? 0);
       text.push(id);
       times.push(performance.now());
       const measured = times.slice(-RATED - 1);
@@ -150,6 +155,7 @@ export class Writing {
         probability: found.probabilities[id],
         surprise: found.surprise(id),
         entropy: found.entropy,
+        draw,
         alternatives: found.alternatives,
         per_second: (1000 * (measured.length - 1)) / Math.max(1e-3, measured[measured.length - 1] - measured[0]),
       });

@@ -24,6 +24,8 @@ export class ChatView {
     this.distribution = new Distribution(({ id }) => this.choose(id));
     /** @type {{turn: Turn, place: number} | null} the token that is looked at */
     this.seen = null;
+    /** @type {import("../chat/messages.js").Piece[]} what an answer begins with, before the token that was picked */
+    this.begun = [];
     const open = (/** @type {string} */ view) =>
       button("", { "data-word": `tab.${view}`, onclick: () => void this.follow(view, frame) });
     this.inside = element("div", { class: "row-tools" }, [open("step"), open("attention")]);
@@ -77,7 +79,15 @@ export class ChatView {
       const { ids, left, tokens } = await engine.prompt(messages, { tokens: engine.about.context_length });
       const seed = again ? newSeed() : (session.sampling.seed ?? newSeed());
       const settings = { tokens, sampling: { ...session.sampling, seed }, off, top: LISTED, begun };
-      const { ended, rest } = await engine.write(ids, settings, hear);
+      const how = { sampling: settings.sampling, off };
+      const [kept, picked] = [this.begun, begun.length - 1];
+      this.begun = [];
+      let place = 0;
+      const { ended, rest } = await engine.write(ids, settings, (token) => {
+        const { draw, how: before, picked: again } = kept[place] ?? { draw: token.draw, how, picked: place === picked };
+        hear({ ...token, draw, how: before, picked: again });
+        place += 1;
+      });
       if (rest) hear({ text: "", added: rest, surprise: 0 });
       return { ended, left };
     } finally {
@@ -101,19 +111,33 @@ export class ChatView {
     const asked = conversation.turns.slice(0, conversation.turns.indexOf(turn));
     const messages = messagesOf(conversation.system, [...asked, { ...turn, pieces: [] }]);
     const { ids, names } = await session.engine.prompt(messages, { tokens: session.engine.about.context_length });
-    const under = JSON.stringify(session.off);
-    const prompt = ids.map((id, i) => ({ id, text: names[i] }));
-    const answer = turn.pieces.flatMap((one) => (one.id === undefined ? [] : [{ ...one, id: one.id, under }]));
-    session.change(() => session.tree.retype([...prompt, ...answer]));
+    const answer = turn.pieces.flatMap((one) => (one.id === undefined ? [] : [{ ...one, id: one.id }]));
+    const whole = [...ids, ...answer.map(({ id }) => id)];
+    if (JSON.stringify(session.ids) !== JSON.stringify(whole)) {
+      session.change(() => {
+        session.tree.retype(ids.map((id, i) => ({ id, text: names[i] })));
+        this.branchOff(answer);
+      });
+    }
     session.tell("path", "tree");
     session.set({ place: ids.length + place });
     frame.open(view);
+  }
+
+  /** The tokens of an answer as branches of the text: one for each time that the model wrote on. @param {(import("../chat/messages.js").Piece & {id: number})[]} answer */
+  branchOff(answer) {
+    const { tree } = this.session;
+    answer.forEach(({ id, text, surprise, probability, entropy, draw, how = {}, picked }, i) => {
+      if (i === 0 || picked || how !== answer[i - 1].how) tree.branch(tree.length, picked ? "chosen" : "written", how);
+      tree.append({ id, text, surprise, probability, entropy, draw, under: JSON.stringify(how.off ?? []) });
+    });
   }
 
   /** Let the answer go on with another token. @param {number} id */
   choose(id) {
     if (!this.seen || this.session.writing) return;
     const { turn, place } = this.seen;
+    this.begun = turn.pieces.slice(0, place);
     const begun = [...turn.pieces.slice(0, place).map((one) => /** @type {number} */ (one.id)), id];
     void this.conversation.answer({ begun, turn });
   }

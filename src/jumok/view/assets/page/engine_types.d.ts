@@ -39,7 +39,21 @@ export interface About {
   prompt_tokens: boolean; // whether special tokens in a prompt are read as tokens
   task: string;
   sampling: Sampling;
+  features?: Features; // of a GPT
   chat: Record<string, number> | null; // ids of the special tokens; null: the model has not the chat template of jumok
+}
+
+/** What a GPT computes that others compute in another way. */
+export interface Features {
+  norm: "rms" | "layer";
+  norm_eps: number;
+  rotary: boolean;
+  qk_norm_eps: number | null; // null: q and k have no norm
+  qkv_bias: boolean;
+  out_bias: boolean;
+  gated: boolean;
+  activation: "relu" | "silu" | "gelu" | "gelu_tanh";
+  mlp_bias: boolean;
 }
 
 export interface Message {
@@ -83,11 +97,28 @@ export interface Alternative {
   chosen_probability: number;
 }
 
+/** The part of 0 to 1 in which a random number draws this token. */
+export interface Segment {
+  id: number;
+  text: string;
+  from: number;
+  to: number;
+}
+
+/** look: ask for the ruler, in which the segments of this id and of this random number are, too. */
+export interface NextSettings {
+  off?: Head[];
+  sampling?: Sampling;
+  top?: number;
+  look?: { id?: number; number?: number };
+}
+
 /** The distribution of the next token: the likeliest first, its entropy in nats, how many tokens may be drawn. */
 export interface Next {
   alternatives: Alternative[];
   entropy: number;
   kept: number;
+  ruler: Segment[]; // after the settings, from left to right
 }
 
 /** How well a token of a text was predicted from those before it; surprise is -ln p, in nats. */
@@ -108,6 +139,7 @@ export interface Written {
   surprise: number;
   entropy: number;
   alternatives: Alternative[];
+  draw?: number; // the random number that drew it; missing where the likeliest was taken, and of ids that were begun with
   per_second: number; // tokens, lately
   thought?: boolean; // of an answer: whether the token is of its reasoning,
   special?: boolean; // and whether it is a token of the template
@@ -134,6 +166,8 @@ export interface StepLayer {
   norms: { attention: number; mlp: number; residual: number }; // residual: of the sum after this layer
   input?: Float32Array; // (C), the residual stream before this layer
   norm1?: Float32Array; // (C)
+  q_projected?: Float32Array; // (H, D), x·W, where the heads of q and k have a norm
+  k_projected?: Float32Array; // (G, D), likewise
   q?: Float32Array; // (H, D), after the norm of a head if there is one
   k?: Float32Array; // (G, D), likewise
   v?: Float32Array; // (G, D)
@@ -148,6 +182,8 @@ export interface StepLayer {
   attention_out?: Float32Array; // (C)
   residual1?: Float32Array; // (C)
   norm2?: Float32Array; // (C)
+  mlp_gate?: Float32Array; // (F), before the activation; of gated MLPs
+  mlp_up?: Float32Array; // (F), before the activation or the product with the gate
   mlp_hidden?: Float32Array; // (F), after the activation (and the gate)
   mlp_out?: Float32Array; // (C)
   residual2?: Float32Array; // (C)
@@ -202,7 +238,7 @@ export interface Engine {
   /** The text of ids, without half a character at its end. */
   decode(ids: number[]): Promise<string>;
   prompt(messages: Message[], settings: { tokens: number }): Promise<Prompt>;
-  next(ids: number[], settings?: { off?: Head[]; sampling?: Sampling; top?: number }): Promise<Next>;
+  next(ids: number[], settings?: NextSettings): Promise<Next>;
   /** One for each id but the first; null for those before the window that the model sees. */
   score(ids: number[], settings?: { off?: Head[]; top?: number }): Promise<(Scored | null)[]>;
   write(ids: number[], settings?: WriteSettings, onToken?: (token: Written) => void): Promise<WriteResult>;

@@ -36,6 +36,23 @@ const PRESETS = {
   wild: { temperature: 1.4, top_k: 0, top_p: 1, min_p: 0, repetition_penalty: 1 },
 };
 
+/**
+ * Settings in words: the temperature, and the filters that are on.
+ * @param {Sampling} sampling @returns {string}
+ */
+export function settingsWords(sampling) {
+  return /** @type {Name[]} */ (Object.keys(SCALES))
+    .filter((name) => name === "temperature" || (sampling[name] ?? SCALES[name].off) !== SCALES[name].off)
+    .map((name) => `${t(name)} ${sampling[name] ?? USUAL_TEMPERATURE}`)
+    .join(", ");
+}
+
+/** Whether tokens are drawn in the same way; seeds may differ. @param {Sampling} one @param {Sampling} other */
+export function drawAlike(one, other) {
+  return settingsWords(one) === settingsWords(other);
+}
+
+const USUAL_TEMPERATURE = 0.8; // of the engine, unless given
 const LARGEST_SEED = 2 ** 31;
 
 /** A seed for one draw. @returns {number} */

@@ -7,22 +7,34 @@ import {
   dotProducts,
   headNumbers,
   lengthOf,
+  normOf,
+  silu,
   softmaxParts,
-  spread,
   strongest,
   sumOf,
   weightedSum,
 } from "./step_numbers.js";
+import { settingsWords } from "./sampling_panel.js";
 import { short } from "./step_scene.js";
 
-/** @import { About, Next, Step, StepLayer } from "./engine_types.js" */
+/** @import { About, Features, Next, Sampling, Segment, Step, StepLayer } from "./engine_types.js" */
 /** @typedef {import("./step_numbers.js").Check} Check */
+
+/**
+ * How the token that comes next in the text came there. drawn: by a random number; greedy: as the likeliest; open: the
+ * text ends here. sampling: the settings that it was drawn with, or would be. others: whether the sliders stand
+ * elsewhere. heads: whether other heads were off.
+ * @typedef {{kind: "drawn" | "greedy" | "typed" | "chosen" | "open", number: number | null, sampling: Sampling,
+ *   others: boolean, heads: boolean}} Origin
+ */
 
 /**
  * @typedef {object} StepData
  * @property {About} about
  * @property {Step} step
- * @property {Next | null} next the distribution that is drawn from
+ * @property {Features} features
+ * @property {Next} next the distribution that is drawn from
+ * @property {Origin} origin
  * @property {Required<StepLayer>} layer the one that is taken apart
  * @property {number} layerNumber
  * @property {import("./step_numbers.js").HeadNumbers} head
@@ -31,12 +43,12 @@ import { short } from "./step_scene.js";
  * @property {boolean} off whether the head is switched off
  * @property {(head: number) => boolean} isOff
  * @property {{id: number, text: string} | null} following the token that comes next in the text
- * @property {number} temperature
+ * @property {Sampling} sliders
  * @property {(key: number) => void} choose look at another key
  */
 
 /**
- * @param {Omit<StepData, "layer" | "head" | "focus" | "input" | "off"> & {headNumber: number, focus: number | null}} of
+ * @param {Omit<StepData, "features" | "layer" | "head" | "focus" | "input" | "off"> & {headNumber: number, focus: number | null}} of
  * focus: null: the key with the largest weight, other than the token itself and the first if it can be
  * @returns {StepData}
  */
@@ -47,6 +59,7 @@ export function stepData({ headNumber, focus, ...of }) {
   const positions = step.position_embedding;
   return {
     ...of,
+    features: /** @type {Features} */ (about.features),
     layer,
     head,
     focus: focus !== null && focus < head.length ? focus : telling(head.weights),
@@ -65,7 +78,7 @@ function telling(weights) {
 
 /** The two sentences about a part, with the numbers of this step. @param {string} part @param {StepData} data @returns {string} */
 export function sentences(part, data) {
-  const { step, about, layer, head, layerNumber, following, temperature } = data;
+  const { step, about, features, layer, head, layerNumber, following, origin } = data;
   const values = {
     position: step.position,
     token: `‘${step.token.text}’`,
@@ -76,25 +89,67 @@ export function sentences(part, data) {
     H: about.n_head,
     HD: about.n_head * about.head_dim,
     F: layer.mlp_hidden.length,
-    V: count(about.vocab_size),
+    V: count(step.logits.length),
     root: short(Math.sqrt(head.d)),
-    temperature: decimal(temperature, 2),
+    f: ACTIVATIONS[features.activation],
+    settings: settingsWords(origin.sampling),
     next: following ? `‘${following.text}’` : "",
   };
-  const rms = about.family === "modern";
   if (part === "norm1" || part === "norm2") {
-    const { mean, deviation, rms: root } = spread(part === "norm1" ? layer.input : layer.residual1);
-    const figures = { mean: short(mean), deviation: short(deviation), rms: short(root) };
-    return t(rms ? "step.text.norm.rms" : "step.text.norm.layer", figures);
+    const { mean, divisor } = normOf(
+      part === "norm1" ? layer.input : layer.residual1,
+      features.norm,
+      features.norm_eps,
+    );
+    return t(`step.text.norm.${features.norm}`, { mean: short(mean), divisor: short(divisor) });
+  }
+  if (part === "qknorm") {
+    const [q, k] = [head.qProjected, head.kProjected].map((x) => normOf(x, "rms", features.qk_norm_eps ?? 0).divisor);
+    return t("step.text.qknorm", { q: short(q), k: short(k) });
   }
   if (part === "embedding" && step.position_embedding) return t("step.text.embedding.learned", values);
-  if (part === "hidden") return t(rms ? "step.text.hidden.gated" : "step.text.hidden.plain", values);
+  if (part === "hidden") return t(features.gated ? "step.text.hidden.gated" : "step.text.hidden.plain", values);
   if (part === "softmax") {
     const { highest, sum } = softmaxParts(head.scores);
     return t("step.text.softmax", { highest: short(highest), sum: short(sum) });
   }
-  if (part === "draw" && !following) return t("step.text.draw.open", values);
+  const greedy = origin.sampling.temperature === 0;
+  const drawn = origin.kind === "drawn" || origin.kind === "greedy";
+  const sliders =
+    drawn && origin.others ? t("step.text.sliders", { ...values, sliders: settingsWords(data.sliders) }) : "";
+  if (part === "probabilities") {
+    const text = greedy ? "step.text.probabilities.greedy" : "step.text.probabilities";
+    return [t(text, values), sliders].filter(Boolean).join(" ");
+  }
+  if (part === "draw") {
+    const number = decimal(origin.number ?? 0, DRAW_DIGITS);
+    const here = hitOf(data);
+    const now = drawn && here && following && here.id !== following.id ? `‘${here.text}’` : "";
+    return [
+      t(greedy ? "step.text.draw.rule.greedy" : "step.text.draw", values),
+      t(`step.text.draw.${origin.kind}`, { ...values, number }),
+      origin.kind === "drawn" && now ? t("step.text.draw.now", { number, now }) : "",
+      origin.kind === "greedy" && now ? t("step.text.draw.greedy.now", { now }) : "",
+      origin.heads ? t("step.text.draw.heads") : "",
+      sliders,
+    ]
+      .filter(Boolean)
+      .join(" ");
+  }
   return t(`step.text.${part}`, values);
+}
+
+/** @type {Record<Features["activation"], string>} */
+export const ACTIVATIONS = { relu: "ReLU", silu: "SiLU", gelu: "GELU", gelu_tanh: "GELU" };
+
+/** Decimals of a random number on a page. */
+export const DRAW_DIGITS = 6;
+
+/** The segment that the random number falls into, or of the token that is taken; null where nothing was drawn. @param {StepData} data @returns {Segment | null} */
+export function hitOf({ next, origin: { kind, number } }) {
+  if (kind === "greedy") return next.ruler[0] ?? null;
+  if (kind !== "drawn" || number === null) return null;
+  return next.ruler.find(({ from, to }) => from <= number && number < to) ?? null;
 }
 
 /** The sums of a part, made here from what comes before it, beside the model's own. @type {Record<string, (data: StepData) => Check[]>} */
@@ -123,6 +178,11 @@ const CHECKS = {
     return [
       check("step.check.join", difference(there, head.output), 0, { head: head.head, from, to: from + head.d - 1 }),
     ];
+  },
+  hidden: ({ layer, features }) => {
+    if (!features.gated) return [];
+    const product = layer.mlp_up.map((value, i) => silu(layer.mlp_gate[i]) * value);
+    return [check("step.check.gated", difference(product, layer.mlp_hidden), 0, {}, lengthOf(product))];
   },
   residual1: ({ layer }) => [residualCheck(layer.input, layer.attention_out, layer.residual1)],
   residual2: ({ layer }) => [residualCheck(layer.residual1, layer.mlp_out, layer.residual2)],

@@ -13,9 +13,11 @@ import { dot } from "../model/matrices.js";
  * @property {number} group the key/value head that it uses
  * @property {number} d D
  * @property {number} length T
- * @property {Float32Array} q (D)
+ * @property {Float32Array} qProjected (D), x·W
+ * @property {Float32Array} kProjected (D), likewise
+ * @property {Float32Array} q (D), after its norm if it has one
  * @property {Float32Array} qRotated (D)
- * @property {Float32Array} k (D)
+ * @property {Float32Array} k (D), likewise
  * @property {Float32Array} kRotated (D)
  * @property {Float32Array} v (D)
  * @property {Float32Array} keys (T, D)
@@ -52,15 +54,18 @@ export function difference(a, b) {
   return most;
 }
 
-/** @param {Numbers} values @returns {{mean: number, deviation: number, rms: number}} what a norm divides by */
-export function spread(values) {
+/**
+ * What a norm subtracts from each number and divides it by; of RMSNorm, no mean is subtracted.
+ * @param {Numbers} values @param {"rms" | "layer"} kind @param {number} eps @returns {{mean: number, divisor: number}}
+ */
+export function normOf(values, kind, eps) {
   const n = values.length;
   let sum = 0;
   for (let i = 0; i < n; i += 1) sum += values[i];
-  const mean = sum / n;
+  const mean = kind === "rms" ? 0 : sum / n;
   let squares = 0;
   for (let i = 0; i < n; i += 1) squares += (values[i] - mean) ** 2;
-  return { mean, deviation: Math.sqrt(squares / n), rms: lengthOf(values) / Math.sqrt(n) };
+  return { mean, divisor: Math.sqrt(squares / n + eps) };
 }
 
 /** @param {Numbers} a @param {Numbers} b @returns {Float32Array} */
@@ -87,6 +92,8 @@ export function headNumbers(layer, head, { n_head: heads, n_kv_head: groups, hea
     group,
     d,
     length,
+    qProjected: row(layer.q_projected ?? layer.q, head, d),
+    kProjected: row(layer.k_projected ?? layer.k, group, d),
     q: row(layer.q, head, d),
     qRotated: row(layer.q_rotated, head, d),
     k: row(layer.k, group, d),
@@ -166,19 +173,9 @@ export function strongest(values, most) {
   return places.sort((a, b) => Math.abs(values[b]) - Math.abs(values[a])).slice(0, most);
 }
 
-/**
- * The segments of 0 to 1 that a random number falls into: tokens by probability, what is left as the last one.
- * @param {{probability: number}[]} tokens the likeliest first
- * @returns {{from: number, to: number}[]} one for each token, and one for the rest
- */
-export function segments(tokens) {
-  let end = 0;
-  const made = tokens.map(({ probability }) => {
-    const from = end;
-    end = Math.min(1, end + probability);
-    return { from, to: end };
-  });
-  return [...made, { from: end, to: 1 }];
+/** SiLU, which lets through what is large and nearly nothing of what is negative. @param {number} x */
+export function silu(x) {
+  return x / (1 + Math.exp(-x));
 }
 
 /**

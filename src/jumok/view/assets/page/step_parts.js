@@ -10,7 +10,10 @@
 /** @type {readonly [Group, string[]][]} */
 const GROUPED = [
   ["input", ["token", "embedding", "before"]],
-  ["attention", ["norm1", "qkv", "rotation", "scores", "scale", "softmax", "values", "join", "output", "residual1"]],
+  [
+    "attention",
+    ["norm1", "qkv", "qknorm", "rotation", "scores", "scale", "softmax", "values", "join", "output", "residual1"],
+  ],
   ["mlp", ["norm2", "hidden", "mlp", "residual2"]],
   ["output", ["after", "norm", "logits", "probabilities", "draw"]],
 ];
@@ -20,10 +23,13 @@ export const GROUPS = Object.freeze(GROUPED.map(([group]) => group));
 /** @type {readonly {id: string, group: Group}[]} */
 export const PARTS = Object.freeze(GROUPED.flatMap(([group, ids]) => ids.map((id) => ({ id, group }))));
 
-/** @param {{layer: number, layers: number, rotary: boolean}} of @returns {{id: string, group: Group}[]} */
-export function partsOf({ layer, layers, rotary }) {
+/**
+ * @param {{layer: number, layers: number, rotary: boolean, qkNorm: boolean}} of @returns {{id: string, group: Group}[]}
+ */
+export function partsOf({ layer, layers, rotary, qkNorm }) {
   const absent = new Set([
     ...(rotary ? [] : ["rotation"]),
+    ...(qkNorm ? [] : ["qknorm"]),
     ...(layer > 0 ? [] : ["before"]),
     ...(layer < layers - 1 ? [] : ["after"]),
   ]);

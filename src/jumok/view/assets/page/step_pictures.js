@@ -3,14 +3,13 @@
 import { hex, sequential } from "../base/colours.js";
 import { measureText } from "../base/painter.js";
 import { count, decimal, percent, t } from "../base/words.js";
-import { largest, segments, spread, strongest } from "./step_numbers.js";
+import { ACTIVATIONS, DRAW_DIGITS, hitOf } from "./step_data.js";
+import { largest, normOf, silu, strongest } from "./step_numbers.js";
 import { eased, phase, short } from "./step_scene.js";
 
 /** @typedef {import("./step_data.js").StepData} StepData */
 /** @typedef {import("./step_scene.js").Scene} Scene */
 /** @typedef {(scene: Scene, data: StepData) => void} Picture */
-
-const DRAWN_TOKENS = 12; // that have a name of their own
 
 /** @param {string} text */
 export function quoted(text) {
@@ -20,9 +19,10 @@ export function quoted(text) {
 /** The tokens of the window as boxes, the one that is read in colour. @type {Picture} */
 function paintToken(scene, { step }) {
   const { painter, theme, width, progress } = scene;
-  scene.caption(t("step.caption.window", { n: count(step.length) }));
   const size = scene.narrow ? 15 : 19;
   const most = scene.narrow ? 60 : 150;
+  const window = step.length > most ? "step.caption.window.end" : "step.caption.window";
+  scene.caption(t(window, { n: count(step.length), last: count(most) }));
   const from = Math.max(0, step.texts.length - most);
   const places = [];
   let x = 0;
@@ -147,13 +147,13 @@ export function paintChain(scene, vectors) {
 }
 
 /** A vector before and after a norm, and what it is divided by. @param {Scene} scene @param {StepData} data @param {{name: string, values: Float32Array}} before @param {Float32Array} after */
-function paintNorm(scene, { about }, before, after) {
-  const { mean, deviation, rms } = spread(before.values);
+function paintNorm(scene, { features }, before, after) {
+  const { mean, divisor } = normOf(before.values, features.norm, features.norm_eps);
   const sign = mean < 0 ? "+" : "−";
   const how =
-    about.family === "modern"
-      ? `x ÷ ${short(rms)} × w`
-      : `(x ${sign} ${short(Math.abs(mean))}) ÷ ${short(deviation)} × w + b`;
+    features.norm === "rms"
+      ? `x ÷ ${short(divisor)} × w`
+      : `(x ${sign} ${short(Math.abs(mean))}) ÷ ${short(divisor)} × w + b`;
   paintChain(scene, [before, { name: t("step.name.normed"), values: after, sign: "↓", about: how }]);
 }
 
@@ -166,46 +166,75 @@ function paintSum(scene, vectors) {
   });
 }
 
-/** @type {Picture} */
-function paintHidden(scene, { about, layer }) {
+/** With a gate, two matrices make two vectors of which the product is taken; without, one. @type {Picture} */
+function paintHidden(scene, { about, features, layer }) {
   const { C } = sizesOf(about);
+  const { gated, mlp_bias: biased } = features;
   const F = layer.mlp_hidden.length;
-  const letter = { name: "x", rows: 1, columns: C, letters: "C" };
-  scene.shapes([
-    letter,
-    "×",
-    { name: "W", rows: C, columns: F, letters: "C, F" },
+  const f = ACTIVATIONS[features.activation];
+  const product = (/** @type {string} */ W, /** @type {string} */ name) => [
+    { name: W, rows: C, columns: F, letters: "C, F" },
     "→",
-    { name: "h", rows: 1, columns: F, letters: "F" },
+    { name, rows: 1, columns: F, letters: "F" },
+  ];
+  scene.shapes([
+    { name: "x", rows: 1, columns: C, letters: "C" },
+    "×",
+    ...(gated ? [...product("W_gate", "g"), " ", ...product("W_up", "u")] : product("W", "u")),
   ]);
+  const times = (/** @type {string} */ W, /** @type {string} */ b) => (biased ? `x · ${W} + ${b}` : `x · ${W}`);
   paintChain(scene, [
     { name: t("step.name.normed"), values: layer.norm2 },
+    ...(gated
+      ? [
+          {
+            name: t("step.name.gate"),
+            values: layer.mlp_gate,
+            sign: "↓",
+            about: times("W_gate", "b_gate"),
+            shape: "(F)",
+          },
+        ]
+      : []),
+    { name: t("step.name.up"), values: layer.mlp_up, sign: "↓", about: times(gated ? "W_up" : "W", "b"), shape: "(F)" },
     {
       name: t("step.name.hidden"),
       values: layer.mlp_hidden,
       sign: "↓",
-      about: about.family === "modern" ? "SiLU(W₁x) × W₂x" : "f(Wx)",
+      about: gated ? `h = ${f}(g) × u` : `h = ${f}(u)`,
       shape: "(F)",
     },
   ]);
   const active = Array.from(layer.mlp_hidden).filter((value) => Math.abs(value) > 0.1).length;
   scene.caption(t("step.caption.active", { n: count(active), all: count(F) }));
   const top = strongest(layer.mlp_hidden, 6);
+  const sum = (/** @type {number} */ i) =>
+    gated ? `${short(silu(layer.mlp_gate[i]))} × ${short(layer.mlp_up[i])} =` : `${f}(${short(layer.mlp_up[i])}) =`;
   scene.rows(
     t("step.name.hidden"),
     top.map((i) => ({
       label: `h[${i}]`,
-      text: short(layer.mlp_hidden[i]),
+      text: `${sum(i)} ${short(layer.mlp_hidden[i])}`,
       value: layer.mlp_hidden[i],
-      lines: [{ text: `${t("step.name.hidden")} [${i}]`, value: decimal(layer.mlp_hidden[i], 4) }],
+      lines: [
+        { text: `${t("step.name.hidden")} [${i}]`, value: decimal(layer.mlp_hidden[i], 4) },
+        ...(gated ? [{ text: `${t("step.name.gate")} [${i}]`, value: decimal(layer.mlp_gate[i], 4) }] : []),
+        { text: `${t("step.name.up")} [${i}]`, value: decimal(layer.mlp_up[i], 4) },
+      ],
     })),
-    { most: Math.abs(layer.mlp_hidden[top[0]]), shown: scene.progress, colour: scene.theme.positive },
+    {
+      most: Math.abs(layer.mlp_hidden[top[0]]),
+      shown: scene.progress,
+      colour: scene.theme.positive,
+      text: scene.narrow ? 150 : 190,
+      head: ["", gated ? `${f}(g) × u = h` : `${f}(u) = h`, ""],
+    },
   );
 }
 
 /** @type {Picture} */
 function paintLogits(scene, { about, step }) {
-  const { C, V } = sizesOf(about);
+  const [C, V] = [about.n_embd, step.logits.length];
   scene.shapes([
     { name: "x", rows: 1, columns: C, letters: "C" },
     "×",
@@ -229,12 +258,15 @@ function paintLogits(scene, { about, step }) {
 }
 
 /** The softmax of the logits, then what temperature and filters make of it. @type {Picture} */
-function paintProbabilities(scene, { next, step, temperature }) {
-  const tokens = (next?.alternatives ?? step.top).slice(0, 12);
+function paintProbabilities(scene, { next, origin: { sampling } }) {
+  const tokens = next.alternatives;
   const { progress, theme, narrow } = scene;
   const share = eased(phase(progress, 1, 2));
   const most = Math.max(...tokens.flatMap(({ probability, chosen_probability: drawn }) => [probability, drawn ?? 0]));
-  scene.formula(`p = e^(logit) ÷ Σ e^(logit)   →   e^(logit ÷ ${decimal(temperature, 2)}) ÷ Σ …`);
+  const { temperature = 1, repetition_penalty: penalty = 1 } = sampling;
+  const after = temperature === 0 ? t("step.caption.greedy") : `e^(logit ÷ ${temperature}) ÷ Σ …`;
+  scene.formula(`p = e^(logit) ÷ Σ e^(logit)   →   ${after}`);
+  if (penalty !== 1) scene.caption(t("step.caption.penalty", { penalty }));
   scene.rows(
     t("step.part.probabilities"),
     tokens.map(({ id, text, logit, probability, chosen_probability: drawn = probability }) => {
@@ -256,37 +288,27 @@ function paintProbabilities(scene, { next, step, temperature }) {
       most,
       shown: phase(progress, 0, 2),
       colour: theme.positive,
+      say: percent,
       text: narrow ? 132 : 170,
       head: ["", `${t("step.caption.probability")} → ${t("step.caption.drawn")}`, ""],
     },
   );
-  if (next) scene.caption(t("step.caption.kept", { n: count(next.kept) }));
+  scene.caption(t("step.caption.kept", { n: count(next.kept) }));
 }
 
-/** The tokens as segments of 0 to 1, and where the token that came lies. @type {Picture} */
-function paintDraw(scene, { next, step, following }) {
+/** The tokens as segments of 0 to 1, and the random number that drew the token that came. @type {Picture} */
+function paintDraw(scene, data) {
+  const { next, following, origin } = data;
   const { theme, painter, width, progress } = scene;
-  const tokens = (next?.alternatives ?? step.top)
-    .map((token) => ({ ...token, probability: next ? token.chosen_probability : token.probability }))
-    .filter(({ probability }) => probability > 0);
-  const parts = segments(tokens);
-  const found = following ? tokens.findIndex(({ id }) => id === following.id) : -1;
+  const hit = hitOf(data);
   const [top, height] = [scene.y + 40, 70];
-  const shown = tokens.map((_, i) => i).filter((i) => i < DRAWN_TOKENS || i === found);
-  const rest = parts[Math.min(DRAWN_TOKENS, tokens.length)].from; // to 1: tokens too unlikely for a name of their own
-  const places = shown.map((i) => {
-    const { from, to } = parts[i];
-    const chosen = i === found && progress >= 1;
-    const colours = {
-      fill: chosen ? theme.accent : i % 2 ? theme.panel : theme.rule,
-      ink: chosen ? theme.accentInk : theme.ink,
-    };
-    const [x, wide] = [from * width, Math.max((to - from) * width, chosen ? 2 : 0)];
-    paintSegment(scene, { x, wide, top, height, name: tokens[i].text, share: to - from, ...colours });
-    return { x, y: top, width: wide, height, lines: [{ text: quoted(tokens[i].text), value: percent(to - from) }] };
-  });
-  if (rest < 1 && found < DRAWN_TOKENS) {
-    const at = {
+  // The segments in a row at the left; that of the token that came may lie apart from them.
+  const joined = next.ruler.filter(({ from }, i) => from === (next.ruler[i - 1]?.to ?? 0));
+  const rest = joined.at(-1)?.to ?? 0;
+  const shown = next.ruler.map((segment, i) => ({ segment, odd: i % 2 === 1 }));
+  const places = [];
+  if (rest < 1) {
+    const others = {
       x: rest * width,
       wide: (1 - rest) * width,
       top,
@@ -294,19 +316,36 @@ function paintDraw(scene, { next, step, following }) {
       name: t("step.caption.rest"),
       share: 1 - rest,
     };
-    paintSegment(scene, { ...at, fill: theme.masked, ink: theme.muted });
-    places.push({ x: at.x, y: top, width: at.wide, height, lines: [{ text: at.name, value: percent(1 - rest) }] });
+    paintSegment(scene, { ...others, fill: theme.masked, ink: theme.muted });
+    places.push({
+      x: others.x,
+      y: top,
+      width: others.wide,
+      height,
+      lines: [{ text: others.name, value: percent(1 - rest) }],
+    });
+  }
+  for (const { segment, odd } of shown) {
+    const { id, text, from, to } = segment;
+    const chosen = id === hit?.id && progress >= 1;
+    const colours = {
+      fill: chosen ? theme.accent : odd ? theme.panel : theme.rule,
+      ink: chosen ? theme.accentInk : theme.ink,
+    };
+    const [x, wide] = [from * width, Math.max((to - from) * width, chosen ? 2 : 0)];
+    paintSegment(scene, { x, wide, top, height, name: text, share: to - from, ...colours });
+    places.unshift({ x, y: top, width: wide, height, lines: [{ text: quoted(text), value: percent(to - from) }] });
   }
   painter.rect(0, top, width, height, { stroke: theme.faint });
   for (const share of [0, 0.25, 0.5, 0.75, 1]) {
     const align = share === 0 ? "start" : share === 1 ? "end" : "center";
     scene.text(String(share), share * width, top + height + 15, { align, size: 12, fill: theme.muted });
   }
-  if (found >= 0) {
-    // The needle swings over the ruler and comes to rest in the segment of the token that came.
-    const middle = (parts[found].from + parts[found].to) / 2;
+  const { number } = origin;
+  if (number !== null) {
+    // The needle swings over the ruler and comes to rest at the random number.
     const swing = progress >= 1 ? 0 : (1 - progress) * 0.5 * Math.sin(progress * 14);
-    const at = width * Math.min(1, Math.max(0, middle + swing));
+    const at = width * Math.min(1, Math.max(0, number + swing));
     painter.polygon(
       [
         [at - 8, top - 20],
@@ -317,9 +356,16 @@ function paintDraw(scene, { next, step, following }) {
     );
     painter.line(at, top - 6, at, top + height, { stroke: theme.negative, width: 2 });
   }
-  scene.lists.push({ name: t("step.part.draw"), places });
+  scene.lists.push({ name: t("step.part.draw"), places: places.sort((a, b) => a.x - b.x) });
   scene.y = top + height + 44;
-  if (following) scene.formula(`${quoted(following.text)}  ${found < 0 ? "" : percent(tokens[found].probability)}`);
+  if (hit && number !== null) {
+    const [from, to] = [hit.from, hit.to].map((end) => decimal(end, DRAW_DIGITS));
+    scene.formula(`${from} ≤ ${decimal(number, DRAW_DIGITS)} < ${to}   →   ${quoted(hit.text)}`);
+  } else if (following) {
+    const segment = next.ruler.find(({ id }) => id === following.id);
+    const share = segment ? percent(segment.to - segment.from) : t("step.caption.cut");
+    scene.formula(`${quoted(following.text)}  ${share}`);
+  }
 }
 
 /** @param {Scene} scene @param {{x: number, wide: number, top: number, height: number, name: string, share: number, fill: string, ink: string}} segment */
@@ -358,7 +404,7 @@ export const PLAIN_PICTURES = {
       { name: t("step.name.residual1"), values: layer.residual1 },
     ]),
   hidden: paintHidden,
-  mlp: (scene, { about, layer }) => {
+  mlp: (scene, { about, features, layer }) => {
     const [C, F] = [about.n_embd, layer.mlp_hidden.length];
     scene.shapes([
       { name: "h", rows: 1, columns: F, letters: "F" },
@@ -369,7 +415,12 @@ export const PLAIN_PICTURES = {
     ]);
     paintChain(scene, [
       { name: t("step.name.hidden"), values: layer.mlp_hidden, shape: "(F)" },
-      { name: t("step.name.mlpOut"), values: layer.mlp_out, sign: "↓", about: "h · W" },
+      {
+        name: t("step.name.mlpOut"),
+        values: layer.mlp_out,
+        sign: "↓",
+        about: features.mlp_bias ? "h · W + b" : "h · W",
+      },
     ]);
   },
   residual2: (scene, { layer }) =>

@@ -2,7 +2,7 @@
 
 import { headColour, hex, sequential } from "../base/colours.js";
 import { count, decimal, percent, t } from "../base/words.js";
-import { dotProducts, largest, listedKeys, products, rotations, softmaxParts } from "./step_numbers.js";
+import { dotProducts, largest, listedKeys, normOf, products, rotations, softmaxParts } from "./step_numbers.js";
 import { paintChain, quoted, sizesOf } from "./step_pictures.js";
 import { eased, phase, short } from "./step_scene.js";
 
@@ -15,7 +15,7 @@ const MOST_CIRCLES = 8;
 const WRITTEN = 32; // numbers of a vector, where several vectors have to be seen at once
 
 /** q, k and v of the chosen head, and small those of all heads. @type {Picture} */
-function paintProjections(scene, { about, layer, head }) {
+function paintProjections(scene, { about, features, layer, head }) {
   const { C, H, G, D } = sizesOf(about);
   const { theme } = scene;
   const product = (/** @type {string} */ name, /** @type {string} */ letter, /** @type {number} */ heads) => [
@@ -31,20 +31,21 @@ function paintProjections(scene, { about, layer, head }) {
   ]);
   const colour = headColour(head.head, theme);
   const vectors = [
-    { name: t("step.name.query"), values: head.q, shape: `(D) = (${D})` },
-    { name: t("step.name.key"), values: head.k, shape: `(D) = (${D})` },
-    { name: t("step.name.value"), values: head.v, shape: `(D) = (${D})` },
+    { name: t("step.name.query"), letter: "q", values: head.qProjected },
+    { name: t("step.name.key"), letter: "k", values: head.kProjected },
+    { name: t("step.name.value"), letter: "v", values: head.v },
   ];
-  vectors.forEach(({ name, values, shape }, i) =>
+  vectors.forEach(({ name, letter, values }, i) =>
     scene.strip(`${name} · ${t("step.head")} ${i ? head.group : head.head}`, values, {
-      shape,
+      shape: `(D) = (${D})`,
+      how: `x · W_${letter}${features.qkv_bias ? ` + b_${letter}` : ""}`,
       colour,
       shown: eased(phase(scene.progress, i, vectors.length)),
     }),
   );
   const grids = /** @type {[string, Float32Array, number, number][]} */ ([
-    ["q", layer.q, H, head.head],
-    ["k", layer.k, G, head.group],
+    ["q", layer.q_projected ?? layer.q, H, head.head],
+    ["k", layer.k_projected ?? layer.k, G, head.group],
     ["v", layer.v, G, head.group],
   ]);
   paintGrids(scene, grids, D);
@@ -54,6 +55,31 @@ function paintProjections(scene, { about, layer, head }) {
       t("step.sharedKeys", { first: head.group * each, last: (head.group + 1) * each - 1, group: head.group }),
     );
   }
+}
+
+/** q and k of the chosen head, each divided by its root mean square. @type {Picture} */
+function paintHeadNorms(scene, { features, head }) {
+  const pairs = /** @type {[string, string, Float32Array, Float32Array][]} */ ([
+    ["q", t("step.name.query"), head.qProjected, head.q],
+    ["k", t("step.name.key"), head.kProjected, head.k],
+  ]);
+  const vectors = pairs.flatMap(([letter, name, before, after]) => {
+    const { divisor } = normOf(before, "rms", features.qk_norm_eps ?? 0);
+    return [
+      { name: `${name} = x · W_${letter}`, values: before },
+      {
+        name: t("step.name.headNormed", { name }),
+        values: after,
+        sign: "↓",
+        about: `÷ ${short(divisor)} × w_${letter}`,
+      },
+    ];
+  });
+  const colour = headColour(head.head, scene.theme);
+  paintChain(
+    scene,
+    vectors.map((vector) => ({ ...vector, shape: `(D) = (${head.d})`, colour })),
+  );
 }
 
 /** The vectors of all heads as small grids side by side, the chosen head framed. @param {Scene} scene @param {[string, Float32Array, number, number][]} grids @param {number} D */
@@ -132,14 +158,12 @@ function paintRotation(scene, { head }) {
   const colour = headColour(head.head, theme);
   const scale = Math.max(largest(head.q), largest(head.k));
   const share = eased(progress);
-  const between = (/** @type {Float32Array} */ from, /** @type {Float32Array} */ to) =>
-    from.map((value, i) => value + (to[i] - value) * share);
   const shape = `(D) = (${head.d})`;
   const how = { shape, scale, colour, numbers: WRITTEN };
   scene.strip(t("step.name.query"), head.q, how);
-  scene.strip(t("step.name.rotatedQ"), progress >= 1 ? head.qRotated : between(head.q, head.qRotated), how);
+  scene.strip(t("step.name.rotatedQ"), head.qRotated, { ...how, shown: share });
   scene.strip(t("step.name.key"), head.k, how);
-  scene.strip(t("step.name.rotatedK"), progress >= 1 ? head.kRotated : between(head.k, head.kRotated), how);
+  scene.strip(t("step.name.rotatedK"), head.kRotated, { ...how, shown: share });
 }
 
 /** The keys that are listed in a picture. @param {Scene} scene @param {StepData} data */
@@ -166,7 +190,7 @@ function vectorOf({ head: { d } }, key, rows) {
 
 /** @type {Picture} */
 function paintScores(scene, data) {
-  const { head, step, focus, about } = data;
+  const { head, step, focus, about, features } = data;
   const { D } = sizesOf(about);
   const { progress, theme } = scene;
   const key = vectorOf(data, focus, head.keys);
@@ -176,12 +200,15 @@ function paintScores(scene, data) {
   const colour = headColour(head.head, theme);
   const revealed = phase(progress, 0, 2);
   const numbers = WRITTEN;
-  scene.strip(t("step.name.query"), head.qRotated, { shape, scale, colour, numbers });
-  scene.strip(t("step.name.keyOf", { token: quoted(step.texts[focus]) }), key, { shape, scale, sign: "×", numbers });
+  const [query, keyOf] = features.rotary
+    ? ["step.name.rotatedQ", "step.name.rotatedKeyOf"]
+    : ["step.name.query", "step.name.keyOf"];
+  scene.strip(t(query), head.qRotated, { shape, scale, colour, numbers });
+  scene.strip(t(keyOf, { token: quoted(step.texts[focus]) }), key, { shape, scale, sign: "×", numbers });
   scene.strip(t("step.name.products"), parts, { shape, sign: "=", shown: revealed, numbers });
-  const come = Math.round(revealed * D);
-  const sum = parts.slice(0, come).reduce((total, value) => total + value, 0);
-  scene.formula(`q · k = ${[...parts.slice(0, 3)].map(short).join(" + ").replaceAll("+ −", "− ")} + … = ${short(sum)}`);
+  const sum = revealed >= 1 ? short(parts.reduce((total, value) => total + value, 0)) : "…";
+  const terms = [...parts.slice(0, 3)].map(short).join(" + ").replaceAll("+ −", "− ");
+  scene.formula(`q · k = ${terms}${D > 3 ? " + …" : ""} = ${sum}`);
   const listed = keysOf(scene, data);
   const dots = dotProducts(head);
   const most = largest(listed.map((other) => dots[other]));
@@ -225,7 +252,7 @@ function paintScale(scene, data) {
       const now = share >= 1 || !Number.isFinite(score) ? score : dots[other] + (score - dots[other]) * share;
       return {
         ...rowOf(data, other),
-        text: short(now),
+        text: short(share >= 1 ? score : dots[other]),
         value: now,
         pale: dots[other],
         lines: [
@@ -235,7 +262,7 @@ function paintScale(scene, data) {
         ],
       };
     }),
-    { most, colour: theme.positive, head: ["", t("step.caption.scores"), ""] },
+    { most, colour: theme.positive, head: ["", share >= 1 ? t("step.caption.scores") : "q · k", ""] },
   );
   paintOmitted(scene, data, listed);
   // The causal mask as a small square: row T is this token's; what lies right of the diagonal is later.
@@ -386,13 +413,14 @@ function paintJoin(scene, { about, layer, head, isOff }) {
 /** @type {Record<string, Picture>} */
 export const ATTENTION_PICTURES = {
   qkv: paintProjections,
+  qknorm: paintHeadNorms,
   rotation: paintRotation,
   scores: paintScores,
   scale: paintScale,
   softmax: paintSoftmax,
   values: paintValues,
   join: paintJoin,
-  output: (scene, { about, layer }) => {
+  output: (scene, { about, features, layer }) => {
     const { C, H, D } = sizesOf(about);
     scene.shapes([
       { name: t("step.name.joined"), rows: 1, columns: H * D, letters: "H·D" },
@@ -403,7 +431,12 @@ export const ATTENTION_PICTURES = {
     ]);
     paintChain(scene, [
       { name: t("step.name.joined"), values: layer.joined, shape: "(H·D)" },
-      { name: t("step.name.attentionOut"), values: layer.attention_out, sign: "↓", about: "o_proj" },
+      {
+        name: t("step.name.attentionOut"),
+        values: layer.attention_out,
+        sign: "↓",
+        about: features.out_bias ? "· W_o + b_o" : "· W_o",
+      },
     ]);
   },
 };

@@ -256,9 +256,14 @@ export class Scene {
    * @param {{label: string, strip?: ArrayLike<number>, faint?: number, text: string, value: number, pale?: number,
    * chosen?: boolean, lines: any[], choose?: () => void}[]} rows pale: a second bar behind the bar
    * @param {{scale?: number, most?: number, shown?: number, colour?: string, head?: string[], label?: number,
-   * text?: number}} [options] scale of the strips; most: the value of the longest bar; label, text: widths
+   * text?: number, say?: (value: number) => string}} [options] scale of the strips; most: the value of the longest bar;
+   * label, text: widths; say: how a value of the axis below the bars is written
    */
-  rows(name, rows, { scale = 1, most = 1, shown = 1, colour = this.theme.accent, head = [], ...sizes } = {}) {
+  rows(
+    name,
+    rows,
+    { scale = 1, most = 1, shown = 1, colour = this.theme.accent, head = [], say = short, ...sizes } = {},
+  ) {
     const { painter, theme, width, narrow } = this;
     const withStrip = rows.some(({ strip }) => strip);
     const { label = narrow ? 62 : 104, text = narrow ? 62 : 84 } = sizes;
@@ -306,8 +311,23 @@ export class Scene {
       }
       places.push({ x: 0, y: top, width, height: height - 1, lines: row.lines, choose: row.choose });
     });
-    this.y += rows.length * height + 8;
+    this.y += rows.length * height;
+    this.axis(bar, room, zero, [-below * most, above * most], say);
+    this.y += 8;
     this.lists.push({ name, places });
+  }
+
+  /** What the ends of bars say. @param {number} x @param {number} width @param {number} zero @param {[number, number]} ends @param {(value: number) => string} say */
+  axis(x, width, zero, [least, most], say) {
+    const { theme } = this;
+    this.painter.line(x, this.y + 1, x + width, this.y + 1, { stroke: theme.rule });
+    const small = { size: 11, fill: theme.muted, family: "mono" };
+    if (least < 0) this.text(say(least), x, this.y + 10, small);
+    if (zero - x < 1 || (zero - x > 60 && x + width - zero > 60)) {
+      this.text("0", zero, this.y + 10, { ...small, align: least < 0 ? "center" : "start" });
+    }
+    this.text(say(most), x + width, this.y + 10, { ...small, align: "end" });
+    this.y += 17;
   }
 
   /** @param {ArrayLike<number>} values @param {number} x @param {number} y @param {number} cell @param {number} height @param {number} scale @param {number} opacity */

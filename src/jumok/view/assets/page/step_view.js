@@ -4,6 +4,7 @@ import { headColour, themeColours } from "../base/colours.js";
 import { chip, element } from "../base/controls.js";
 import { isForeignKey, keySign } from "../base/keyboard.js";
 import { t } from "../base/words.js";
+import { drawAlike } from "./sampling_panel.js";
 import { checksOf, checkSentence, sentences, stepData, summary } from "./step_data.js";
 import { StepMap } from "./step_map.js";
 import { partsOf } from "./step_parts.js";
@@ -13,10 +14,10 @@ import { Stage } from "./step_stage.js";
 
 /** @typedef {import("./session.js").Session} Session */
 /** @import { Step, Next } from "./engine_types.js" */
+/** @import { Origin } from "./step_data.js" */
 
 const LISTED_TOKENS = 12;
-const KNOWN_TOKENS = 1000; // of the distribution that is drawn from: the one that came is most likely among them
-const ONE_HEAD = new Set(["qkv", "rotation", "scores", "scale", "softmax", "values"]);
+const ONE_HEAD = new Set(["qkv", "qknorm", "rotation", "scores", "scale", "softmax", "values"]);
 
 export class StepView {
   /** @param {HTMLElement} host @param {Session} session */
@@ -27,11 +28,11 @@ export class StepView {
     this.layer = 0;
     this.head = 0;
     /** @type {number | null} the token that is read last; null: the last one of the text */
-    this.chosen = null;
+    this.chosen = session.place ? session.place - 1 : null;
     /** @type {number | null} the key that is looked at; null: the most telling one */
     this.focus = null;
     this.part = "token";
-    /** @type {{step: Step, next: Next | null, following: {id: number, text: string} | null} | null} */
+    /** @type {{step: Step, next: Next, following: {id: number, text: string} | null, origin: Origin} | null} */
     this.result = null;
     /** @type {import("./step_data.js").StepData | null} */
     this.data = null;
@@ -105,7 +106,8 @@ export class StepView {
   }
 
   get parts() {
-    return partsOf({ layer: this.layer, layers: this.about.n_layer, rotary: this.about.family === "modern" });
+    const { rotary, qk_norm_eps: eps } = /** @type {import("./engine_types.js").Features} */ (this.about.features);
+    return partsOf({ layer: this.layer, layers: this.about.n_layer, rotary, qkNorm: eps !== null });
   }
 
   /** @param {string} text */
@@ -139,7 +141,7 @@ export class StepView {
   async refresh() {
     const { session } = this;
     const ids = session.ids.slice(0, this.position + 1);
-    this.asked = JSON.stringify([ids, this.layer, session.off, session.sampling]);
+    this.asked = JSON.stringify([ids, this.layer, session.off, this.originAt(ids.length), session.ids[ids.length]]);
     this.places.render(this.session.tree.path(), this.position);
     if (!ids.length) {
       this.result = null;
@@ -153,6 +155,7 @@ export class StepView {
       return;
     }
     this.working = true;
+    if (!this.result) this.status.textContent = t("step.working");
     this.root.setAttribute("aria-busy", "true");
     try {
       while (this.asked !== this.known && this.visible) await this.compute();
@@ -164,18 +167,40 @@ export class StepView {
     }
   }
 
+  /** How the token at a place of the path came there. @param {number} place @returns {Origin} */
+  originAt(place) {
+    const { tree, sampling: sliders, off } = this.session;
+    const token = tree.path()[place];
+    const { kind, how, start } = tree.branchAt(place);
+    const picked = kind === "chosen" && place === start;
+    const made = token?.draw !== undefined || how.sampling?.temperature === 0;
+    if (!token || kind === "typed" || picked || !made || !how.sampling) {
+      const none = { number: null, sampling: { ...sliders, seed: undefined }, others: false, heads: false };
+      return { kind: !token ? "open" : picked ? "chosen" : "typed", ...none };
+    }
+    const { sampling } = how;
+    return {
+      kind: token.draw === undefined ? "greedy" : "drawn",
+      number: token.draw ?? null,
+      sampling,
+      others: !drawAlike(sampling, sliders),
+      heads: JSON.stringify(how.off ?? []) !== JSON.stringify(off),
+    };
+  }
+
   async compute() {
     const { engine } = this.session;
     const wish = this.asked;
-    const [ids, layer, off, sampling] = JSON.parse(wish);
-    const after = this.session.tree.path()[ids.length] ?? null;
+    /** @type {[number[], number, import("./engine_types.js").Head[], Origin, number | null]} */
+    const [ids, layer, off, origin, after] = JSON.parse(wish);
+    const id = after ?? undefined;
+    const known = this.session.tree.path()[ids.length]?.text;
     const step = await engine.step(ids, { layer, off, top: LISTED_TOKENS });
-    const next = await engine.next(ids, { off, sampling, top: KNOWN_TOKENS });
+    const look = { id, number: origin.number ?? undefined };
+    const next = await engine.next(ids, { off, sampling: origin.sampling, top: LISTED_TOKENS, look });
     this.known = wish;
-    const text = after
-      ? (after.text ?? next.alternatives.find(({ id }) => id === after.id)?.text ?? `#${after.id}`)
-      : "";
-    this.result = { step, next, following: after && { id: after.id, text } };
+    const text = known ?? next.ruler.find((segment) => segment.id === id)?.text ?? `#${id}`;
+    this.result = { step, next, following: id === undefined ? null : { id, text }, origin };
     this.status.textContent = "";
     this.body.hidden = false;
     this.rebuilt();
@@ -200,7 +225,7 @@ export class StepView {
       headNumber: this.head,
       focus: this.focus,
       isOff: (head) => session.off.some(([layer, other]) => layer === this.layer && other === head),
-      temperature: session.sampling.temperature ?? 1,
+      sliders: session.sampling,
       choose: (key) => {
         this.focus = key;
         this.rebuilt();

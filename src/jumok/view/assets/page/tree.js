@@ -13,6 +13,7 @@
  * @property {number} [probability]
  * @property {string} [under] the heads that were off when these figures were found.
  * @property {number} [entropy] in nats, of the distribution it was drawn from.
+ * @property {number} [draw] the random number that drew it.
  */
 
 /** @typedef {"typed" | "written" | "chosen"} Kind chosen: its first token was chosen by hand, the rest is written. */
@@ -82,6 +83,13 @@ export class Tree {
   /** How many tokens the current path has. */
   get length() {
     return this.current.end;
+  }
+
+  /** The branch that a token of the current path belongs to. @param {number} place @returns {Branch} */
+  branchAt(place) {
+    let branch = this.current;
+    while (branch.parent && place < branch.start) branch = branch.parent;
+    return branch;
   }
 
   /**

@@ -254,8 +254,8 @@ export class Writer {
     const under = JSON.stringify(off);
     let characters = 0;
     const cells = arrived.flatMap((written) => {
-      const { id, text, surprise, probability, entropy, added } = written;
-      session.tree.append({ id, text, surprise, probability, entropy, under });
+      const { id, text, surprise, probability, entropy, draw, added } = written;
+      session.tree.append({ id, text, surprise, probability, entropy, draw, under });
       const cell = gatherer.push(written);
       characters += added.length;
       return cell ? [{ cell, text: added }] : [];
