@@ -361,7 +361,7 @@ def test_the_numbers_of_a_step_are_the_model_s(model_page: ModelPages, visit: Vi
         assert page.locator(".step-checks .differs").count() == 0
         sums += page.locator(".step-checks .agrees").count()
         assert page.evaluate("document.querySelector('.step-stage canvas').height") > 40
-    assert len(parts) == (22 if name == "gpt" else 20)  # there are two layers; positions are rotated or learned, q and k have norms or none
+    assert len(parts) == (22 if name == "gpt" else 20)  # of the two, only "gpt" has a rotation, and norms of q and k
     assert len(seen) == len(parts)
     assert sums >= 9
 

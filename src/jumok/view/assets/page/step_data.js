@@ -93,6 +93,7 @@ export function sentences(part, data) {
     root: short(Math.sqrt(head.d)),
     f: ACTIVATIONS[features.activation],
     settings: settingsWords(origin.sampling),
+    sliders: settingsWords(data.sliders),
     next: following ? `‘${following.text}’` : "",
   };
   if (part === "norm1" || part === "norm2") {
@@ -115,8 +116,7 @@ export function sentences(part, data) {
   }
   const greedy = origin.sampling.temperature === 0;
   const drawn = origin.kind === "drawn" || origin.kind === "greedy";
-  const sliders =
-    drawn && origin.others ? t("step.text.sliders", { ...values, sliders: settingsWords(data.sliders) }) : "";
+  const sliders = drawn && origin.others ? t("step.text.sliders", values) : "";
   if (part === "probabilities") {
     const text = greedy ? "step.text.probabilities.greedy" : "step.text.probabilities";
     return [t(text, values), sliders].filter(Boolean).join(" ");

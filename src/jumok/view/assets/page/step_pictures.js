@@ -11,6 +11,8 @@ import { eased, phase, short } from "./step_scene.js";
 /** @typedef {import("./step_scene.js").Scene} Scene */
 /** @typedef {(scene: Scene, data: StepData) => void} Picture */
 
+const LEAST = 1e-9; // of 0 to 1: less is an error of rounding
+
 /** @param {string} text */
 export function quoted(text) {
   return `‘${text}’`;
@@ -305,25 +307,15 @@ function paintDraw(scene, data) {
   // The segments in a row at the left; that of the token that came may lie apart from them.
   const joined = next.ruler.filter(({ from }, i) => from === (next.ruler[i - 1]?.to ?? 0));
   const rest = joined.at(-1)?.to ?? 0;
+  const shares = next.ruler.map(({ from, to }) => to - from);
   const shown = next.ruler.map((segment, i) => ({ segment, odd: i % 2 === 1 }));
   const places = [];
-  if (rest < 1) {
-    const others = {
-      x: rest * width,
-      wide: (1 - rest) * width,
-      top,
-      height,
-      name: t("step.caption.rest"),
-      share: 1 - rest,
-    };
+  if (rest < 1 - LEAST) {
+    const share = 1 - shares.reduce((sum, one) => sum + one, 0);
+    const others = { x: rest * width, wide: (1 - rest) * width, top, height, name: t("step.caption.rest"), share };
     paintSegment(scene, { ...others, fill: theme.masked, ink: theme.muted });
-    places.push({
-      x: others.x,
-      y: top,
-      width: others.wide,
-      height,
-      lines: [{ text: others.name, value: percent(1 - rest) }],
-    });
+    const { x, wide, name } = others;
+    places.push({ x, y: top, width: wide, height, lines: [{ text: name, value: percent(share) }] });
   }
   for (const { segment, odd } of shown) {
     const { id, text, from, to } = segment;

@@ -403,7 +403,8 @@ function paintJoin(scene, { about, layer, head, isOff }) {
     const x = other * D * cell;
     if (come > 0) {
       const y = scene.y - (1 - come) * 60;
-      scene.cells(t("step.name.joined"), values, { x, y, width: cell, height: 24, columns: D, scale, opacity: come });
+      const at = { x, y, width: cell, height: 24, columns: D, scale, opacity: come, first: other * D };
+      scene.cells(t("step.name.joined"), values, at);
       painter.rect(x, scene.y + 27, D * cell - 1, 4, { fill: headColour(other, theme) });
     }
   }

@@ -214,9 +214,9 @@ export class Scene {
   /**
    * @param {string} name @param {ArrayLike<number>} values
    * @param {{x: number, y: number, width: number, height: number, columns: number, scale: number, shown?: number,
-   * numbers?: boolean, opacity?: number}} at
+   * numbers?: boolean, opacity?: number, first?: number}} at first: the number of the first one in the whole vector
    */
-  cells(name, values, { x, y, width, height, columns, scale, shown = 1, numbers = false, opacity = 1 }) {
+  cells(name, values, { x, y, width, height, columns, scale, shown = 1, numbers = false, opacity = 1, first = 0 }) {
     const { painter, theme } = this;
     const n = values.length;
     this.signed = true;
@@ -240,7 +240,13 @@ export class Scene {
           });
         }
       }
-      places.push({ x: left, y: top, width, height, lines: [{ text: `${name} [${i}]`, value: signed(values[i], 4) }] });
+      places.push({
+        x: left,
+        y: top,
+        width,
+        height,
+        lines: [{ text: `${name} [${first + i}]`, value: signed(values[i], 4) }],
+      });
     }
     const rows = Math.ceil(n / columns);
     for (let row = 0; row < rows; row += 1) {
