@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, cast
@@ -599,3 +600,71 @@ def test_one_step_prints_what_pytorch_computes(visit: Visits, tmp_path: Path, na
     require_all(page, model, 11)
     page.evaluate("session.set({ sampling: { temperature: 0 } })")
     require_all(page, model, len(TEXT) + 59)
+
+
+def test_a_token_says_how_it_came(model_page: Callable[[str], Path], visit: Visits) -> None:
+    """Typed and chosen tokens had a random number; at temperature 0 the page divided by 0.00."""
+    page = visit(model_page("gpt"), text=TEXT, link="n=6&seed=3&t=1")
+    written(page, len(TEXT) + 6)
+    page.evaluate("session.set({ place: 23 })")
+    until(page, "!document.querySelector('.distribution[aria-busy]')")
+    page.click("[data-preset=greedy]")
+    page.select_option("#length", "50")
+    page.locator(".candidate[aria-pressed=false]").first.click()
+    until(page, "session.tree.current.kind === 'chosen' && !session.writing")
+    page.click("#tab-step")
+    page.click("[data-part=draw]")
+    for position, words in (
+        (5, "was typed, not drawn"),
+        (len(TEXT), "the random number was"),
+        (22, "was chosen by hand, not drawn"),
+        (30, "At temperature 0 no random number is drawn"),
+        (23 + 50, "The text ends here"),
+    ):
+        page.evaluate(f"{STEP}.choose({{ position: {position} }})")
+        until(page, f"{STEP}.known === {STEP}.asked && !{STEP}.working")
+        assert words in page.inner_text(".step-sentences"), position
+    page.click("[data-part=probabilities]")
+    assert "÷ 0" not in str(page.evaluate(f"({TRANSCRIBE})() ?? ({READ})('probabilities').painted"))
+
+
+def test_an_answer_of_a_chat_was_drawn(model_page: Callable[[str], Path], visit: Visits) -> None:
+    """In One step, the tokens of an answer were said to be typed, and a link had them as typed."""
+    page = visit(model_page("chat"), link="t=1")
+    chat = "made.get('chat').view"
+    for again in (False, True):
+        if again:
+            page.click("#tab-chat")
+            page.evaluate(f"{chat}.choose({chat}.conversation.turns[0].pieces[1].alternatives.at(-1).id)")
+        else:
+            page.fill("#chat-message", "나는")
+            page.keyboard.press("Enter")
+        until(page, f"!{chat}.conversation.writing && {chat}.conversation.turns[0]?.pieces.length > 1")
+        page.evaluate(f"{chat}.look({chat}.conversation.turns[0], 1)")
+        page.locator("#panel-chat .row-tools button").first.click()
+        until(page, f"{STEP}.data && {STEP}.known === {STEP}.asked && !{STEP}.working")
+        assert page.evaluate(f"{STEP}.data.origin.kind") == ("chosen" if again else "drawn")
+        page.evaluate(f"{STEP}.choose({{ position: {STEP}.chosen - 1 }})")
+        until(page, f"{STEP}.known === {STEP}.asked && !{STEP}.working")
+        assert page.evaluate(f"{STEP}.data.origin.kind") == "drawn"
+        expected = page.evaluate("({ ids: session.ids, draws: session.tree.path().map(({ draw }) => draw ?? null) })")
+        link = page.evaluate("window.jumok.ready.then(({ frame }) => frame.address())")[1:]
+        other = visit(model_page("chat"), link=link)
+        until(other, f"!session.writing && session.ids.length === {len(expected['ids'])}")
+        assert other.evaluate("session.ids") == expected["ids"]
+        assert other.evaluate("session.tree.path().map(({ draw }) => draw ?? null)") == expected["draws"]
+
+
+def test_nothing_untrue_flashes_while_a_step_is_computed(model_page: Callable[[str], Path], visit: Visits) -> None:
+    """“Write something first” stood there while the text was read, and while its step was computed."""
+    watch = """
+      window.said = new Set();
+      new MutationObserver(() => {
+        for (const one of document.querySelectorAll('.step-status, .attention-status'))
+          if (one.checkVisibility()) window.said.add(one.textContent);
+      }).observe(document, { subtree: true, childList: true, characterData: true });
+    """
+    for view in ("step", "attention"):
+        page = visit(model_page("gpt"), text=TEXT, link=f"view={view}", before=watch)
+        until(page, f"document.querySelector('#panel-{view} canvas') && session.ids.length")
+        assert not [one for one in page.evaluate("[...window.said]") if "Write something" in one]

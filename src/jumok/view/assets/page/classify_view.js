@@ -112,7 +112,7 @@ export class ClassifyView extends FieldView {
     }
     parts.push(text.slice(at));
     this.words.replaceChildren(...parts);
-    this.about.textContent = t("classify.words.about", { label });
+    this.about.textContent = t("classify.words.about", { label, most: decimal(most, 2) });
     const rows = [...words]
       .sort((a, b) => a.effect - b.effect)
       .slice(0, 100)

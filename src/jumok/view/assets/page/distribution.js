@@ -16,7 +16,8 @@ export class Distribution {
     this.figures = element("p", { class: "figures" });
     const key = (/** @type {string} */ name) =>
       element("span", { class: `key ${name}` }, [element("i"), element("span", { "data-word": `bars.${name}` })]);
-    const keys = element("p", { class: "keys", "aria-hidden": "true" }, [key("raw"), key("drawn")]);
+    this.scale = element("span");
+    const keys = element("p", { class: "keys", "aria-hidden": "true" }, [key("raw"), key("drawn"), this.scale]);
     this.host = element("div", { class: "distribution" }, [keys, this.list, this.figures]);
     /** @type {Row[]} */
     this.rows = [];
@@ -38,6 +39,7 @@ export class Distribution {
     while (this.rows.length < alternatives.length) this.rows.push(this.row());
     for (const { line } of this.rows.splice(alternatives.length)) line.remove();
     const most = Math.max(1e-9, ...alternatives.flatMap((one) => [one.probability, one.chosen_probability]));
+    this.scale.textContent = t("bars.full", { p: percent(most) });
     alternatives.forEach((one, i) => this.fill(this.rows[i], one, most, one.id === chosen, enabled));
     const figures = [];
     if (entropy !== undefined) {

@@ -107,12 +107,16 @@ export class TreeView {
    */
   line(branch, i, rows, scale) {
     const { tree } = this.session;
-    const kind = tree.leadsTo(branch) ? "on" : "off";
+    const onPath = tree.leadsTo(branch);
+    const next = onPath ? branch.children.find((child) => tree.leadsTo(child)) : undefined;
+    const kind = onPath && !next ? "on" : "off"; // of its end: the text leaves it where the next one begins
     const [x, end, y] = [scale(branch.start), scale(branch.end), ROW * (i + 0.5)];
     const above = branch.parent ? ROW * ((rows.get(branch.parent) ?? i) + 0.5) : y;
     const bend = Math.min(10, Math.max(0, end - x));
-    const path = `M${x} ${above}V${y - Math.min(8, y - above)}Q${x} ${y} ${x + bend} ${y}H${end}`;
-    const parts = [svg("path", { class: `branch-line ${kind}`, d: path })];
+    const path = (/** @type {number} */ to) =>
+      `M${x} ${above}V${y - Math.min(8, y - above)}Q${x} ${y} ${x + bend} ${y}H${to}`;
+    const parts = [svg("path", { class: `branch-line ${kind}`, d: path(end) })];
+    if (next) parts.push(svg("path", { class: "branch-line on", d: path(Math.max(x + bend, scale(next.start))) }));
     parts.push(
       svg("circle", {
         class: `branch-end ${kind} ${branch === tree.current ? "here" : ""}`,
