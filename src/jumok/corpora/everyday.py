@@ -25,7 +25,7 @@ TOPICS = ("country", "place", "person", "thing", "food", "science", "idea", "eve
 WORDS_SHARE = 5  # one of so many words of a list belongs to the test part
 MESSAGES_SHARE = 8  # one of so many messages
 SHORT = 5  # letters of a message that is in the training part whatever its hash
-PAIRS = ("을를", "이가", "은는", "과와")
+PAIRS = (("을", "를"), ("이", "가"), ("은", "는"), ("과", "와"))
 PARTICLES = {*"을를이가은는과와의도에", "", "하고", "랑", "으로", "에서", "이나"}
 ALTERNATIVES = re.compile(r"\(([^()\[\]{}]*)\)")  # none of which has alternatives in it
 POLITE = re.compile("(?:요|니다|니까|죠|시오)(?![가-힣])")
@@ -93,11 +93,6 @@ def hurried(draw: Draw, text: str) -> str:
     return draw.of((_closed_up, _without_end, _without_end))(draw, text) if draw.below(5) == 0 else text
 
 
-def words(name: str, test: bool) -> tuple[str, ...]:
-    """Return the words of a list, or of all topics, that belong to the part."""
-    return _listed(name, test)
-
-
 @cache
 def material() -> dict[str, Any]:
     """Return everyday.toml, in whose templates phrases are replaced by their alternatives."""
@@ -157,7 +152,8 @@ def _belongs(draw: Draw, text: str) -> bool:
 
 
 @cache
-def _listed(name: str, test: bool) -> tuple[str, ...]:
+def words(name: str, test: bool) -> tuple[str, ...]:
+    """Return the words of a list, or of all topics, that belong to the part."""
     lists = material()["lists"]
     listed = [word for topic in (TOPICS if name == "topic" else (name,)) for word in lists[topic].split()]
     return tuple(word.replace("_", " ") for word in listed if (_hash(word) % WORDS_SHARE == 0) == test)
@@ -176,7 +172,7 @@ class _Words(dict[str, str]):
             return self._makers[slot](self._draw)
         if slot == "topic" and self._draw.below(9) == 0:
             return _nonsense(self._draw)
-        word = self._draw.of(_listed(slot.rstrip("2"), self._draw.test))
+        word = self._draw.of(words(slot.rstrip("2"), self._draw.test))
         return word.split("-")[slot.endswith("2")] if "-" in word else word
 
 
@@ -307,11 +303,11 @@ def _many(draw: Draw) -> str:
 
 
 def _many_words(draw: Draw) -> str:
-    return ", ".join(draw.of(_listed(draw.of(("thing", "food")), draw.test)) for _ in range(4 + draw.below(3)))
+    return ", ".join(draw.of(words(draw.of(("thing", "food")), draw.test)) for _ in range(4 + draw.below(3)))
 
 
 def _english(draw: Draw) -> str:
-    word = draw.of(_listed("english", draw.test))
+    word = draw.of(words("english", draw.test))
     return word.capitalize() if draw.below(6) == 0 else word
 
 

@@ -97,11 +97,7 @@ def _write(rows: int, draw: _Draw, thinking: bool) -> Iterator[Row]:
         exchanges = SKILLS[skill](draw)
         if skill not in everyday.GROUPS:
             exchanges = [one._replace(question=everyday.hurried(draw, one.question)) for one in exchanges]
-        if skill not in everyday.GROUPS and draw.below(OPENED) == 0:
-            chat = draw.below(2) == 0
-            before = [_small_talk(draw, everyday.GROUPS, first=True)] if chat else SKILLS[draw.of(SHORT_SKILLS)](draw)
-            opened = [*(one._replace(check="") for one in before), *exchanges]
-            exchanges = opened if _fits(opened) else exchanges
+            exchanges = _opened(draw, exchanges) if draw.below(OPENED) == 0 else exchanges
         for exchange in exchanges:
             answer = {"role": "assistant", "content": exchange.answer}
             if thinking and exchange.steps:
@@ -109,6 +105,15 @@ def _write(rows: int, draw: _Draw, thinking: bool) -> Iterator[Row]:
             messages += [{"role": "user", "content": exchange.question}, answer]
             checks.append(exchange.check)
         yield {"messages": messages, "skill": skill, "checks": checks}
+
+
+def _opened(draw: _Draw, exchanges: list[Exchange]) -> list[Exchange]:
+    """Return exchanges that begin with small talk or with another skill, if all of it fits."""
+    chat = draw.below(2) == 0
+    before = [_small_talk(draw, everyday.GROUPS, first=True)] if chat else SKILLS[draw.of(SHORT_SKILLS)](draw)
+    then = draw.of(("", "", "", "그럼 ", "그러면 ", "이번에는 ")) + exchanges[0].question
+    opened = [*(one._replace(check="") for one in before), exchanges[0]._replace(question=then), *exchanges[1:]]
+    return opened if _fits(opened) else exchanges
 
 
 @cache
@@ -211,8 +216,11 @@ def _said(draw: _Draw, kind: str, x: str, asks: str, answers: str) -> Exchange:
 
 
 def _memory(draw: _Draw) -> list[Exchange]:
-    exchanges, told, _ = _told(draw, 2)
+    exchanges, told, _ = _told(draw, draw.of((1, 2, 2)))
     kind, x = draw.of(told)
+    if len(told) == 1 and draw.below(2):  # told and asked in one message
+        asked = _said(draw, kind, x, "ask", "answer")
+        return [asked._replace(question=f"{exchanges[0].question} {asked.question}")]
     if draw.below(2):
         exchanges.append(SKILLS[draw.of(("opposite", "letter", "final", "category"))](draw)[0]._replace(check=""))
     return [*exchanges, _said(draw, kind, x, "ask", "answer")]
