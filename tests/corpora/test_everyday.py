@@ -46,7 +46,7 @@ def test_what_everyone_types_first_is_in_the_training_part() -> None:
     """안녕 was answered with 안녕히 without end: no conversation of the material began so."""
     messages = {
         message["content"].rstrip("?!.~")
-        for row in talk.write(20_000, seed=0)
+        for row in talk.write(40_000)
         if row["skill"] in everyday.GROUPS
         for message in row["messages"]
     }

@@ -65,8 +65,10 @@ def message(
     """
     while True:
         said = _intention(draw, groups)
-        template = draw.of(said["common"] if said["common"] and draw.below(2) else said["ask"])
-        text = typed(draw, _with_particles(templates.say(template, draw.casual, _Words(draw, makers), draw.below)))
+        common = bool(said["common"]) and draw.below(2) == 0
+        template = draw.of(said["common" if common else "ask"])
+        text = _with_particles(templates.say(template, draw.casual, _Words(draw, makers), draw.below))
+        text = text if common and draw.below(2) else typed(draw, text)
         text = " ".join(text.split())
         if 0 < len(text) <= 80 and _belongs(draw, text) and not any(word in text for word in barred):
             break
