@@ -270,7 +270,10 @@ def _sum(draw: _Draw) -> list[Exchange]:
         plus = draw.of(("+", " 더하기 ", " + "))
         return [draw.asked("sum", steps, a=str(a), b=str(b), plus=plus, n=texts)]
     steps = f"{a}+{b}: {steps}"
-    return [draw.asked("sum", steps, a=read_number(a), b=read_number(b), plus=" 더하기 ", n=texts[::-1])]
+    native = a + b < 100 and draw.below(3) == 0
+    read: Callable[[int], str] = read_native if native else read_number
+    texts = (read(a + b), str(a + b))
+    return [draw.asked("sum", steps, a=read(a), b=read(b), plus=" 더하기 ", n=texts)]
 
 
 def _count(draw: _Draw) -> list[Exchange]:
