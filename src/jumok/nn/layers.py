@@ -30,7 +30,9 @@ class RMSNorm(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """(..., width) -> (..., width), of the type of weight times x; the mean square is computed in float32."""
         exact = x.float()
-        scale = torch.rsqrt(exact.pow(2).mean(-1, keepdim=True) + self.eps)  # (..., 1)
+        # The gradient of `mean` would divide a whole tensor; that of a sum and a quotient has the same bits.
+        mean_square = exact.pow(2).sum(-1, keepdim=True) / x.shape[-1]  # (..., 1)
+        scale = torch.rsqrt(mean_square + self.eps)
         return self.weight * (exact * scale).to(x.dtype)
 
 
