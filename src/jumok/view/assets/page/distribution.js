@@ -39,7 +39,7 @@ export class Distribution {
     while (this.rows.length < alternatives.length) this.rows.push(this.row());
     for (const { line } of this.rows.splice(alternatives.length)) line.remove();
     const most = Math.max(1e-9, ...alternatives.flatMap((one) => [one.probability, one.chosen_probability]));
-    this.scale.textContent = t("bars.full", { p: percent(most) });
+    this.scale.textContent = t("bars.scale", { p: percent(most) });
     alternatives.forEach((one, i) => this.fill(this.rows[i], one, most, one.id === chosen, enabled));
     const figures = [];
     if (entropy !== undefined) {

@@ -102,7 +102,7 @@ export class FillView extends FieldView {
     });
     return element("section", { class: "blank" }, [
       element("h2", { text: t("fill.blank", { n: i + 1 }) }),
-      element("p", { class: "keys", text: t("bars.full", { p: percent(most) }) }),
+      element("p", { class: "keys", text: t("bars.scale", { p: percent(most) }) }),
       element("ol", { class: "candidates" }, rows),
     ]);
   }
