@@ -105,9 +105,9 @@ def labelled(rows: list[tuple[str, str]]) -> Table:
 
 def test_texts_in_both_parts_with_other_labels(tmp_path: Path) -> None:
     rows = [(f"영화 {number} 좋아요", "01"[number % 2]) for number in range(54)]
-    rows += [(" 영화  0 좋아요", "1"), ("영화 1  좋아요", "0"), *((f"새 영화 {n}", "01"[n % 2]) for n in range(4))]
+    others = [(" 영화  0 좋아요", "1"), ("영화 1  좋아요", "0"), *((f"새 영화 {n}", "01"[n % 2]) for n in range(4))]
     settings = {**TINY, "context_length": 24, "task": "classify", "steps": 1}
-    trainer = Trainer.start(tmp_path / "run", labelled(rows), **settings, device="cpu")
+    trainer = Trainer.start(tmp_path / "run", labelled(rows), val_text=labelled(others), **settings, device="cpu")
     found = rung(list(trainer.run()))
     assert found.keys() == {"repeated_texts", "contradictory_labels"}
     assert found["repeated_texts"].numbers == {"share": 2 / 6}

@@ -194,14 +194,26 @@ def test_one_class_is_an_error(start_run: Start):
         start_run(table(*[("좋아요", "긍정")] * 20))
 
 
-def test_rows_in_the_order_of_their_labels_are_an_error(start_run: Start):
-    """The last rows are held out; of a sorted table these are all of the last class."""
-    halves = [("좋아요", "긍정")] * 19 + [("싫어요", "부정")]
-    with pytest.raises(TextError, match=r"in the order of their labels.*shuffle"):
-        start_run(table(*halves))
+def test_rows_in_the_order_of_their_labels_hold_out_all_labels(start_run: Start):
+    """The last tenth of a sorted table had one label, and figures that said nothing about other rows."""
+    sorted_rows = sorted(reviews(200).rows, key=lambda row: row[1])
+    task = start_run(from_rows(("text", "label"), sorted_rows)).task
+    assert isinstance(task, Classification)
+    shares = [np.bincount(part.truth) / len(part.truth) for part in (task.train, task.val)]
+    assert np.abs(shares[0] - shares[1]).max() < 0.1
     three = [("좋아요", "가"), ("그래요", "나")] * 9 + [("싫어요", "다")] * 2
-    with pytest.raises(TextError, match=r"2 held-out rows have labels that no training row has: '다'.*Shuffle"):
-        start_run(table(*three))
+    assert len(start_run(table(*three), "three").task.labels) == 3  # type: ignore[attr-defined]
+
+
+def test_a_resumed_run_and_another_seed_hold_out_the_same_rows(start_run: Start):
+    first, second = start_run(reviews(60)), start_run(reviews(60), "second", seed=5)
+    parts = [trainer.task.val for trainer in (first, second)]  # type: ignore[attr-defined]
+    first.close()
+    parts.append(Trainer.resume(first.folder.path).task.val)  # type: ignore[attr-defined]
+    assert len(parts[0].truth) == 6
+    for part in parts[1:]:
+        assert part.truth.tolist() == parts[0].truth.tolist()
+        assert [part.rows[row].tolist() for row in range(6)] == [parts[0].rows[row].tolist() for row in range(6)]
 
 
 def test_a_label_that_only_the_held_out_file_has_is_an_error(start_run: Start, tmp_path: Path):
@@ -229,7 +241,7 @@ def test_long_texts_lose_their_end_and_are_counted(start_run: Start):
     task = trainer.task
     assert isinstance(task, Classification)
     special = trainer.model.tokenizer.special_tokens  # type: ignore[union-attr]
-    first = task.train.rows[0]
+    first = max((part.rows[row] for part in (task.train, task.val) for row in range(len(part.rows))), key=len)
     assert len(first) == 24
     assert (first[0], first[-1]) == (special["[CLS]"], special["[SEP]"])
 
@@ -435,8 +447,9 @@ def test_config_json_tells_of_the_rows(start_run: Start):
     trainer = start_run(reviews(50))
     config = json.loads((trainer.folder.path / "config.json").read_text(encoding="utf-8"))
     data = config["data"]
-    assert (data["rows"], data["columns"], data["train_rows"], data["val_rows"]) == (50, ["text", "label"], 45, 5)
-    assert sum(data["label_counts"]) == 45
+    assert (data["rows"], data["columns"], data["train_rows"] + data["val_rows"]) == (50, ["text", "label"], 50)
+    assert 0 < data["val_rows"] <= 5
+    assert sum(data["label_counts"]) == data["train_rows"]
     assert set(data) >= Classification.keys
 
 

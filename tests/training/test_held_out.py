@@ -14,6 +14,7 @@ import pytest
 
 from conftest import TINY, End, Jumok
 from jumok import text as reader
+from jumok.data.held_out import draw_rows
 from jumok.errors import TextError
 from jumok.evaluation.bigram import Bigram
 from jumok.runs.events import Finish
@@ -53,6 +54,11 @@ def begin(tmp_path: Path) -> Callable[..., Trainer]:
         return Trainer.start(tmp_path / "run", source, **settings, val_text=held_out, device="cpu")
 
     return start
+
+
+def drawn(task: str, rows: list[tuple[str, str]]) -> list[int]:
+    """The places of the rows that a run holds out."""
+    return draw_rows([text for text, _ in rows], [label if task == "classify" else "" for _, label in rows], 0.1)
 
 
 def table(task: str, rows: list[tuple[str, str]]) -> Table:
@@ -158,7 +164,8 @@ def test_a_text_that_was_trained_on_is_recognised(
 def test_rows_that_were_trained_on_are_recognised(task: str, jumok: Jumok, tmp_path: Path) -> None:
     columns, make = ("text\tlabel", reviews) if task == "classify" else ("source\ttarget", numbers)
     write_tsv(tmp_path / "a.tsv", columns, make(60))
-    write_tsv(tmp_path / "other.tsv", columns, [*make(5), *make(15, first=100)])
+    learned = [row for place, row in enumerate(make(60)) if place not in drawn(task, make(60))]
+    write_tsv(tmp_path / "other.tsv", columns, [*learned[:5], *make(15, first=100)])
     assert jumok("train", "a.tsv", "--out=run", "--task", task, *FLAGS).code == 0
     end, figures = evaluated(jumok, "a.tsv")
     assert figures["seen_in_training"] == 0.9
@@ -298,8 +305,7 @@ def test_the_next_command_speaks_of_what_was_learned(task: str, jumok: Jumok, tm
     assert words[:3] == ["jumok", "predict" if task == "classify" else "generate", "run"]
     prompt = words[-1]
     if task in ("classify", "seq2seq"):
-        held_out = [first for first, _ in rows[round(0.9 * len(rows)) :]]
-        assert prompt == held_out[0]
+        assert prompt == rows[drawn(task, rows)[0]][0]
     else:
         before, _, after = prompt.partition("[MASK]")
         held_out_text = reader.read([tmp_path / "a.txt"]).read()[round(0.9 * len(tales)) :]
@@ -311,12 +317,12 @@ def test_the_next_command_speaks_of_what_was_learned(task: str, jumok: Jumok, tm
 
 
 def test_rows_that_fit_no_command_line_are_passed_over(begin: Callable[..., Trainer]) -> None:
-    rows = [
-        *reviews(54),
+    held_out = [
         ("-영화", "1"),
         ("영화" * 30, "0"),
         ("영화\n좋아요", "1"),
         ("영화 \x1b[2J", "0"),
         ("좋아요", "1"),
     ]
-    assert begin(table("classify", [*rows, ("싫어요", "0")]), "classify").task.example() == "좋아요"
+    trainer = begin(table("classify", reviews(54)), "classify", table("classify", [*held_out, ("싫어요", "0")]))
+    assert trainer.task.example() == "좋아요"

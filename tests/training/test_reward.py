@@ -141,7 +141,7 @@ def test_a_bandit_whose_gradient_is_known() -> None:
 def test_the_gradient_is_the_sum_of_the_paper(tmp_path: Path, kl_weight: float, temperature: float) -> None:
     """Answer by answer and token by token, in float64; the passes of a step add up to it."""
     settings = {"reward": file(tmp_path), "kl_weight": kl_weight, "temperature": temperature, "batch_size": 1}
-    settings["prompts_per_step"] = 8
+    settings["prompts_per_step"] = 12
     task, model = parts_of(trainer := begin(tmp_path, **settings))
     model.double()
     torch.manual_seed(3)

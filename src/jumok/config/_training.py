@@ -97,7 +97,7 @@ class TrainConfig:
     beta2: float = setting(0.95, "decay of AdamW's second moment", 0, 0.99999)
     momentum: float = setting(None, "momentum of Muon", 0, 0.99999)
     clip: float = setting(1.0, "maximum gradient norm; 0: no clipping", 0, MOST)
-    val: float = setting(0.1, "share of the text to hold out, at its end", 0, 0.9)
+    val: float = setting(0.1, "share to hold out: the end of a text, or rows of a table", 0, 0.9)
     eval_every: int = setting(0, "steps between validations [12 validations per run]", 0, MOST)
     eval_tokens: int = setting(0, "held-out tokens per validation [as many as 2% of the training time allows]", 0, MOST)
     patience: int = setting(

@@ -238,12 +238,12 @@ def _conversation(row: Mapping[str, Any], form: Names) -> Row:
         raise _Unfit(message("the last message is not the assistant's"))
     checks, answers = row.get("checks"), sum(one["role"] == "assistant" for one in messages)
     if is_missing(checks) or not checks:
-        return _json(messages), _text(row.get("skill")), ""
+        return cell_of(messages), _text(row.get("skill")), ""
     if isinstance(checks, str):  # a cell of a table of cells, or the pattern of the only answer
         checks = _parsed(checks) if isinstance(row.get("messages"), str) else [checks]
     if not isinstance(checks, list) or len(checks) != answers or not all(isinstance(one, str) for one in checks):
         raise _Unfit(message("checks that are not one pattern for each answer"))
-    return _json(messages), _text(row.get("skill")), _json([_text(one) for one in checks])
+    return cell_of(messages), _text(row.get("skill")), cell_of([_text(one) for one in checks])
 
 
 def _preference(row: Mapping[str, Any], form: Names) -> Row:
@@ -265,7 +265,7 @@ def _preference(row: Mapping[str, Any], form: Names) -> Row:
             raise _Unfit(message("the prompt does not end with a message of the user"))
     if chosen == rejected:
         raise _Unfit(message("chosen and rejected are the same"))
-    return _json(prompt), _json(chosen), _json(rejected)
+    return cell_of(prompt), cell_of(chosen), cell_of(rejected)
 
 
 def _question(row: Mapping[str, Any], name: str) -> list[dict[str, str]]:
@@ -361,5 +361,6 @@ def _not_messages() -> _Unfit:
     return _Unfit(message("messages that are not a list of objects"))
 
 
-def _json(value: object) -> str:
+def cell_of(value: object) -> str:
+    """Return messages as the text of a cell."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))

@@ -38,7 +38,7 @@ def train(
         text: what to learn from. A string is the text itself, a `Path` a file; or what `jumok.text` has read.
         out: the run folder to make.
         columns: of a table at a path, the two that the task reads, by their names there.
-        val_text: hold this out instead of the last part of `text`.
+        val_text: hold this out instead of a part of `text`.
         size: a name in `jumok.config.SIZES`. tokenizer, init, device: see `jumok.Trainer.start`.
         quiet: no bar, no lines.
         settings: fields of `TrainConfig`, of the task and of the model: minutes=5, task="classify", n_layer=6.

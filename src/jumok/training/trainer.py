@@ -90,7 +90,7 @@ class Trainer:
         torch's random numbers are the caller's own before, after and between events.
 
         Args:
-            out: folder to make. text: what to learn from; its last part is held out. A string is the text itself, a
+            out: folder to make. text: what to learn from; a part of it is held out. A string is the text itself, a
                 `Path` a file; of a table at a path the task's own columns are read: text and label, or source and
                 target. Or a text or a table that `jumok.text` has read.
             model: the shape, without vocab_size, which the tokenizer sets; or the kind of model, such as "bert"; None:
@@ -98,7 +98,7 @@ class Trainer:
             size: a name in `jumok.config.SIZES`.
             tokenizer: a trained one, or the kind to train on the training part, None: the task's default;
                 tokenizer_options: for its training.
-            val_text: hold this out instead of the last part of `text`; a string or a `Path` as there.
+            val_text: hold this out instead of a part of `text`; a string or a `Path` as there.
             init: a run folder or a stock folder that gives the initial parameters, the shape and the tokenizer.
             device: "auto", "cpu", "cuda" or "mps". began: `time.monotonic()` at which a time budget begins; None: now.
             report: called with what is being done, in a few words, before anything that may take long.

@@ -7,7 +7,7 @@ their turns; what others say is only read. Conversations are packed into rows, i
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -39,7 +39,7 @@ from jumok.models.gpt import GPT
 from jumok.models.losses import IGNORED
 from jumok.runs.folder import RunFolder
 from jumok.text import Table, Text
-from jumok.text.conversations import COLUMNS, checks_of, messages_of
+from jumok.text.conversations import COLUMNS, cell_of, checks_of, messages_of
 from jumok.tokenizers import ChatTemplate, Tokenizer, with_chat
 from jumok.training.tasks.language_modelling import NATS_PER_CHAR
 from jumok.training.tasks.material import Material, presentable, repeated_rows, rows_lost, table_of
@@ -94,7 +94,7 @@ class Chat(Task[GPT]):
 
     @classmethod
     def material(cls, source: Any, held_out: Any, val: float) -> Material:
-        """Take a table of conversations, of which the last ones are held out, or another table."""
+        """Take a table of conversations, of which some of each skill are held out, or another table."""
         material = super().material(source, held_out, val)
         for part in (material.source, material.held_out):
             if part is not None:
@@ -105,8 +105,20 @@ class Chat(Task[GPT]):
     @classmethod
     def make_tokenizer(cls, material: Material, kind: str, options: Mapping[str, Any]) -> Tokenizer:
         """Train a tokenizer on what is said in the training part."""
-        rows = table_of(material.source).rows[: material.cut]
+        rows, _ = material.split(0)
         return TableTask.train_on((said(one) for row in rows for one in messages_of(row[0])), kind, options)
+
+    @classmethod
+    def examples(cls, table: Table) -> list[tuple[str, str]]:
+        """Return what leads to the last answers, with the skills.
+
+        Of a conversation that goes on after another row, it is what leads to the answer of that row.
+        """
+        parts = [[cell_of(one) for one in messages_of(cell)] for cell in table.column("messages")]
+        whole = {len(cell): set[str]() for cell in map(_joined, parts)}
+        for cell in map(_joined, parts):
+            whole[len(cell)].add(cell)
+        return [(_question(one, whole), skill) for one, skill in zip(parts, table.column("skill"), strict=True)]
 
     @classmethod
     def adapt_tokenizer(cls, tokenizer: Tokenizer, before: Sequence[int] = ()) -> Tokenizer:
@@ -302,6 +314,25 @@ class Chat(Task[GPT]):
         """Return a held-out conversation, or one of the training part if none are held out; numbers wrap around."""
         rows = self.held_out or self.train
         return rows[row % len(rows)]
+
+
+def _joined(parts: Sequence[str]) -> str:
+    return f"[{','.join(parts)}]"
+
+
+def _question(parts: Sequence[str], whole: Mapping[int, Collection[str]]) -> str:
+    """Return the messages before the last answer of a conversation, or of the shortest row that it begins with.
+
+    Args:
+        parts: its messages, as JSON. whole: all conversations, by their length in characters.
+    """
+    length, last = 1, len(parts) - 1
+    for place, part in enumerate(parts[:-1]):
+        length += len(part) + 1
+        if length in whole and _joined(parts[: place + 1]) in whole[length]:
+            last = place
+            break
+    return _joined(parts[:last])
 
 
 def _encoded(

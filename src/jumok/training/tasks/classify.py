@@ -92,13 +92,18 @@ class Classification(TableTask[Any]):
 
     @classmethod
     def material(cls, source: Any, held_out: Any, val: float) -> Material:
-        """Take a table of texts and labels, of which the last rows are held out, or another table."""
+        """Take a table of texts and labels, of which some rows of each label are held out, or another table."""
         material = super().material(source, held_out, val)
         train, held = material.parts(labelled)
-        require_classes(train, held, shared=held_out is None)
+        require_classes(train, held)
         if val > 0 and not held:
             raise material.nothing_to_hold_out(val)
         return material
+
+    @classmethod
+    def examples(cls, table: Table) -> list[tuple[str, str]]:
+        """Return the texts with their labels; a row without either is not used."""
+        return [(text if label else "", label) for text, label in labelled(table)]
 
     @classmethod
     def default_tokenizer(cls, material: Material) -> str:
@@ -176,7 +181,7 @@ class Classification(TableTask[Any]):
                 )
             )
         if len(set(self.val.truth.tolist())) == 1:
-            found.append(tr("All held-out rows have the same label, so the figures mean little; shuffle the rows."))
+            found.append(tr("All held-out rows have the same label, so the figures mean little; hold out more rows."))
         if pooling := obstacle(self.model, TRANSFORMERS):
             found.append(pooling)  # now, and not when all the work is done
         return tuple(found)

@@ -18,7 +18,6 @@ from jumok.errors import TextError
 from jumok.evaluation.seq2seq import Pair
 from jumok.files import atomic_path
 from jumok.inference.classify import listed
-from jumok.messages import tr
 from jumok.models.special_ids import Framing
 from jumok.tokenizers import Tokenizer
 
@@ -72,38 +71,28 @@ def in_order(labels: Iterable[str]) -> tuple[str, ...]:
         return tuple(names)
 
 
-def require_classes(train: Sequence[Pair], val: Sequence[Pair], *, shared: bool) -> None:
+def require_classes(train: Sequence[Pair], val: Sequence[Pair]) -> None:
     """Raise TextError unless there are two classes to learn, and no other ones are held out.
 
-    A class that is not in the training part can only be predicted wrongly. Mostly the rows are sorted by their labels,
-    or a label is misspelt.
-
-    Args:
-        shared: both parts are of one table.
+    A class that is not in the training part can only be predicted wrongly. Mostly a label is misspelt.
     """
     if not train:
         raise TextError("no row of the training part has both a text and a label; nothing can be learned.")
     known = {label for _, label in train}
     if len(known) < 2:
-        everything = known | {label for _, label in val}
-        remedy = (
-            tr("the rows seem to be in the order of their labels, and the last ones are held out: shuffle them.")
-            if len(everything) > 1 and shared
-            else tr("a classifier needs two classes or more; is the label in another column?")
-        )
         raise TextError(
-            "all rows of the training part have the label {label!r}: {remedy}", label=known.pop(), remedy=remedy
+            "all rows of the training part have the label {label!r}: a classifier needs two classes or more; is the "
+            "label in another column?",
+            label=known.pop(),
         )
     unseen = Counter(label for _, label in val if label not in known)
     if unseen:
         raise TextError(
-            "{count:,} held-out rows have labels that no training row has: {unseen}; training has {known}. {remedy}",
+            "{count:,} held-out rows have labels that no training row has: {unseen}; training has {known}. Correct the "
+            "labels, or take those rows out.",
             count=sum(unseen.values()),
             unseen=listed(unseen),
             known=listed(in_order(known), most=12),
-            remedy=tr("Shuffle the rows, or correct the labels.")
-            if shared
-            else tr("Correct the labels, or take those rows out."),
         )
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
+from jumok.data.held_out import draw_rows
 from jumok.errors import TextError
 from jumok.evaluation.overlap import LINE, PASSAGE, WORTH_TELLING
 from jumok.evaluation.seq2seq import Pair, whole_pairs
@@ -17,24 +18,36 @@ from jumok.training.tasks.stored_rows import Row
 ALIKE = ("repeated_lines", "repeated_texts")  # alarms that look for what "repeated" looks for, too
 PRESENTABLE = 40  # characters
 
+T = TypeVar("T")
+
 
 @dataclass(frozen=True, kw_only=True)
 class Material:
     """What a run learns from and what it holds out.
 
-    source: read already. cut: how many of its characters or rows belong to the training part; the rest is held out.
-    held_out: held out instead; then the cut is the length of the source. report: called with the finished share while a
-    large source becomes ids.
+    source: read already. cut: how many characters of a text belong to the training part; the rest is held out.
+    drawn: the places of the rows of a table that are held out, in ascending order. held_out: held out instead; then all
+    of the source is learned. report: called with the finished share while a large source becomes ids.
     """
 
     source: Text | Table
-    cut: int
+    cut: int = 0
+    drawn: Sequence[int] = ()
     held_out: Text | Table | None = None
     report: Callable[[float], None] | None = None
 
     @classmethod
-    def of(cls, source: Text | Table, held_out: Text | Table | None, val: float) -> Material:
-        """Hold out the last part of the source, its share `val`, or else `held_out`.
+    def of(
+        cls,
+        source: Text | Table,
+        held_out: Text | Table | None,
+        val: float,
+        examples: Callable[[Table], Sequence[tuple[str, str]]],
+    ) -> Material:
+        """Hold out the last part of a text or drawn rows of a table, the share `val`, or else `held_out`.
+
+        Args:
+            examples: what each row of a table asks and its label, for `draw_rows`.
 
         Raises:
             TextError: `held_out` is one of the sources.
@@ -48,8 +61,11 @@ class Material:
                     held_out=one.name,
                     source=learned[one.sha256],
                 )
-        size = source.chars if isinstance(source, Text) else len(source)
-        return cls(source=source, cut=size if held_out is not None else size - round(size * val), held_out=held_out)
+        share = val if held_out is None else 0.0
+        if isinstance(source, Text):
+            return cls(source=source, cut=source.chars - round(source.chars * share), held_out=held_out)
+        questions, labels = zip(*examples(source), strict=True)
+        return cls(source=source, drawn=draw_rows(questions, labels, share), held_out=held_out)
 
     def identity(self) -> dict[str, Any]:
         """Return what config.json records, by which a resumed run recognises its material."""
@@ -70,9 +86,13 @@ class Material:
         Args:
             read: the two cells of each row of a table: a text and its label, or a source and its target.
         """
-        rows = read(table_of(self.source))
-        held_out = rows[self.cut :] if self.held_out is None else read(table_of(self.held_out))
-        return whole_pairs(rows[: self.cut]), whole_pairs(held_out)
+        train, val = self._divided(read)
+        return whole_pairs(train), whole_pairs(val)
+
+    def _divided(self, read: Callable[[Table], list[T]]) -> tuple[list[T], list[T]]:
+        rows, drawn = read(table_of(self.source)), set(self.drawn)
+        held_out = [rows[row] for row in self.drawn] if self.held_out is None else read(table_of(self.held_out))
+        return [row for place, row in enumerate(rows) if place not in drawn], held_out
 
     def split(self, val: float) -> tuple[list[Row], list[Row]]:
         """Return the rows to learn from and the rows that are held out.
@@ -80,11 +100,10 @@ class Material:
         Raises:
             TextError: the share `val` is more than 0, and nothing is held out.
         """
-        rows = table_of(self.source).rows
-        held_out = rows[self.cut :] if self.held_out is None else table_of(self.held_out).rows
+        train, held_out = self._divided(lambda table: table.rows)
         if val > 0 and not held_out:
             raise self.nothing_to_hold_out(val)
-        return rows[: self.cut], held_out
+        return train, held_out
 
     def nothing_to_hold_out(self, val: float) -> TextError:
         """Return the error for a share `val` of a table that is less than a row."""

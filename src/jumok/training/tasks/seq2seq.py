@@ -98,10 +98,15 @@ class Seq2Seq(TableTask[EncoderDecoder]):
 
     @classmethod
     def material(cls, source: Any, held_out: Any, val: float) -> Material:
-        """Take a table of pairs, of which the last rows are held out, or another table."""
+        """Take a table of pairs, of which some are held out, or another table."""
         material = super().material(source, held_out, val)
         material.parts(as_pairs)  # a column may be missing
         return material
+
+    @classmethod
+    def examples(cls, table: Table) -> list[tuple[str, str]]:
+        """Return the sources; a row without a target is not used."""
+        return [(source if target.strip() else "", "") for source, target in as_pairs(table)]
 
     @classmethod
     def material_defaults(cls, material: Material) -> Mapping[str, Any]:
@@ -366,7 +371,7 @@ def _nothing_to_learn(material: Material) -> TextError:
     return TextError(
         "none of the {count:,} rows to train on has both a source and a target; fill the two "
         "columns, or give more rows.",
-        count=material.cut,
+        count=len(table_of(material.source)) - len(material.drawn),
     )
 
 

@@ -126,7 +126,7 @@ class Task(ABC, Generic[M]):
 
     @classmethod
     def material(cls, source: Any, held_out: Any, val: float) -> Material:
-        """Check what was read, and hold out its last part, or another text or table.
+        """Check what was read, and hold out a part of it, or another text or table.
 
         Raises:
             TextError: the task does not read such a source, or the source lacks what the task needs.
@@ -142,7 +142,16 @@ class Task(ABC, Generic[M]):
                         **facts,
                     )
                 raise TextError("task {task} learns from a text, and a {type} was given.", **facts)
-        return Material.of(source, held_out, val)
+        return Material.of(source, held_out, val, cls.examples)
+
+    @classmethod
+    def examples(cls, table: Table) -> list[tuple[str, str]]:
+        """Return what each row of a table asks and its label, "" for none, by which rows are held out.
+
+        Raises:
+            TextError: a column is missing.
+        """
+        return [(question, "") for question in table.column(cls.config_type.columns[0])]
 
     @classmethod
     def material_defaults(cls, material: Material) -> Mapping[str, Any]:
