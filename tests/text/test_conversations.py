@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from jumok.errors import TextError
+from jumok.evaluation.chat import questions_in
 from jumok.text import Table, material_of
 from jumok.text.conversations import (
     COLUMNS,
@@ -107,9 +108,10 @@ def test_every_format_is_recognized(name: str, tmp_path: Path) -> None:
         assert table.columns == COLUMNS
         assert said(table) == [wanted]
     assert from_conversations([row]).rows == table.rows
-    (note,) = table.notes
+    note, *unused = table.notes
     assert "recognized" in note
     assert note in table.describe()
+    assert bool(unused) == (name in ("other keys", "KoAlpaca", "q", "both"))
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "cp949", "utf-16"])
@@ -172,6 +174,104 @@ def test_what_is_read_can_be_written_and_read_again(tmp_path: Path) -> None:
     assert again.rows == table.rows
     assert material_of(tmp_path / "b.jsonl", COLUMNS).sha256 == table.sha256
     assert from_conversations(said(table)).sha256 == table.sha256
+
+
+# --- what the formats of others say -----------------------------------------------------------------------------------
+
+HUMAN, GPT = {"from": "human", "value": "1 + 1은?"}, {"from": "gpt", "value": "2예요."}
+THOUGHT = [ASKED, assistant("2예요.", reasoning_content="하나 더하면 둘")]
+MARKED = [ASKED, assistant("3이요.", weight="0"), user("정말?"), ANSWERED]
+ALPACA = {"instruction": "1 + 1은?", "output": "2예요."}
+# A row of each format with all columns that it may have; the messages, or the reason for which it is left out; and the
+# columns that are not used.
+OTHERS: dict[str, tuple[dict[str, Any], list[dict[str, str]] | str, list[str]]] = {
+    "OpenAI": ({"messages": PAIR, "tools": [], "parallel_tool_calls": False}, PAIR, ["parallel_tool_calls"]),
+    "OpenAI, weight": (
+        {"messages": [ASKED, assistant("3이요.", weight=0), user("정말?"), assistant("2예요.", weight=1)]}, MARKED, []),
+    "OpenAI, all weights 0": ({"messages": [ASKED, assistant("2예요.", weight=0)]}, "no answer that is learned", []),
+    "OpenAI, half a weight": ({"messages": [ASKED, assistant("2예요.", weight=0.5)]}, "a weight other than 0 and 1",
+                              []),
+    "OpenAI, tools": ({"messages": PAIR, "tools": [{"type": "function"}]}, "tools that the model may call", []),
+    "OpenAI, functions": ({"messages": PAIR, "functions": '[{"name": "f"}]'}, "tools that the model may call", []),
+    "OpenAI, a call": ({"messages": [ASKED, assistant(None, tool_calls=[{"id": "1"}]),
+                                     {"role": "tool", "content": "2"}, ANSWERED]}, "messages of tools", []),
+    "OpenAI, refusal": ({"messages": [user("1 + 1은?", name="철수"), assistant("2예요.", refusal=None)]},
+                        PAIR, ["message.name"]),
+    "ShareGPT": ({"id": "x", "conversations": [HUMAN, GPT]}, PAIR, ["id"]),
+    "ShareGPT, a function": ({"conversations": [HUMAN, {"from": "function_call", "value": "{}"},
+                                                {"from": "observation", "value": "2"}, GPT]}, "messages of tools", []),
+    "lmsys": ({"conversation": PAIR, "model": "m", "turn": 1}, PAIR, ["model", "turn"]),
+    "LLaMA-Factory, alpaca": (
+        {**ALPACA, "input": "", "system": "짧게 답해요.", "history": [["안녕", "네."], ["뭐해?", "놀아요."]]},
+        [LONGER[0], user("안녕"), assistant("네."), user("뭐해?"), assistant("놀아요."), *PAIR], []),
+    "LLaMA-Factory, history as text": (
+        {**ALPACA, "history": '[["안녕", "네."]]'}, [user("안녕"), assistant("네."), *PAIR], []),
+    "LLaMA-Factory, no history": ({**ALPACA, "history": [], "images": [], "tools": "[]"}, PAIR, []),
+    "LLaMA-Factory, another history": ({**ALPACA, "history": ["안녕"]},
+                                       "a history that is not pairs of a question and an answer", []),
+    "LLaMA-Factory, sharegpt": ({"conversations": [HUMAN, GPT], "system": "짧게 답해요.", "tools": ""},
+                                [LONGER[0], *PAIR], []),
+    "LLaMA-Factory, tools": ({"conversations": [HUMAN, GPT], "tools": '[{"name": "f"}]'},
+                             "tools that the model may call", []),
+    "LLaMA-Factory, pictures": ({"messages": PAIR, "images": ["a.png"]}, "pictures, sounds or videos", []),
+    "LLaMA-Factory, sounds": ({"conversations": [HUMAN, GPT], "audios": ["a.wav"]}, "pictures, sounds or videos", []),
+    "LLaMA-Factory, KTO": ({"messages": PAIR, "label": False}, "an answer that is marked as bad", []),
+    "LLaMA-Factory, KTO, good": ({"messages": PAIR, "kto_tag": True}, PAIR, []),
+    "a picture": ({"question": "1 + 1은?", "answer": "2예요.", "image": {"bytes": "x"}}, "pictures, sounds or videos",
+                  []),
+    "Ollama, a picture": ({"messages": [user("1 + 1은?", images=["x"]), ANSWERED]}, "pictures, sounds or videos", []),
+    "KoAlpaca": ({**ALPACA, "url": "https://kin.naver.com"}, PAIR, ["url"]),
+    "Dolly": ({"instruction": "1 + 1은?", "context": "수", "response": "2예요.", "category": "qa"},
+              [user("1 + 1은?\n\n수"), ANSWERED], ["category"]),
+    "OpenOrca": ({"id": 1, "system_prompt": "짧게 답해요.", "question": "1 + 1은?", "response": "2예요."},
+                 [LONGER[0], *PAIR], ["id"]),
+    "KorQuAD as a table": ({"question": "1 + 1은?", "context": "수", "answer": "2예요."},
+                           [user("1 + 1은?\n\n수"), ANSWERED], []),
+    "TRL": ({"prompt": [ASKED], "completion": [ANSWERED]}, PAIR, []),
+    "TRL, KTO": ({"prompt": [ASKED], "completion": [ANSWERED], "label": False}, "an answer that is marked as bad", []),
+    "axolotl": (
+        {"messages": [ASKED, assistant("3이요.", training=False), user("정말?"), assistant("2예요.", train=True)]},
+        MARKED, []),
+    "axolotl, a detail": ({"messages": [ASKED, assistant("2예요.", train_detail=[{"begin_offset": 0}])]},
+                          PAIR, ["message.train_detail"]),
+    "Qwen3": ({"messages": [ASKED, assistant("<think>\n하나 더하면 둘\n</think>\n\n2예요.")]}, THOUGHT, []),
+    "Qwen3, no thinking": ({"messages": [ASKED, assistant("<think>\n\n</think>\n\n2예요.")]}, PAIR, []),
+    "a thought without end": ({"messages": [ASKED, assistant("<think>2예요.")]}, "reasoning that does not end", []),
+    "R1, as text": ({**ALPACA, "output": "<think>하나 더하면 둘</think>2예요."}, THOUGHT, []),
+    "R1": ({"messages": [ASKED, assistant("2예요.", reasoning_content="하나 더하면 둘")]}, THOUGHT, []),
+    "the same thought twice": ({"messages": [ASKED, assistant("<think>\n하나 더하면 둘\n</think>\n2예요.",
+                                                              reasoning_content="하나 더하면 둘")]}, THOUGHT, []),
+    "two thoughts": ({"messages": [ASKED, assistant("<think>아</think>2예요.", reasoning_content="하나 더하면 둘")]},
+                     "two texts of reasoning for one answer", []),
+    "HF, thinking": ({"messages": [{**ASKED, "thinking": None}, assistant("2예요.", thinking="하나 더하면 둘")],
+                      "reasoning_language": "Korean", "analysis": "하나 더하면 둘", "final": "2예요."},
+                     THOUGHT, ["analysis", "final", "reasoning_language"]),
+    "vLLM, reasoning": ({"messages": [ASKED, assistant("2예요.", reasoning="하나 더하면 둘")]}, THOUGHT, []),
+    "medical-o1": ({"Question": "1 + 1은?", "Complex_CoT": "하나 더하면 둘", "Response": "2예요."}, THOUGHT, []),
+    "a table with reasoning": (
+        {"question": "1 + 1은?", "answer": "2예요.", "reasoning": "하나 더하면 둘", "thinking": None}, THOUGHT, []),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_what_a_row_says_is_read_or_counted(name: str, tmp_path: Path) -> None:
+    """Weights, histories, system prompts, pictures, tools and reasoning were dropped without a word."""
+    row, expected, unused = OTHERS[name]
+    table = read(tmp_path, lines(row, {"messages": LONGER}))
+    if isinstance(expected, str):
+        assert said(table) == [LONGER]
+        assert f"Left out: 1 of 2 rows: {expected} (1, first in" in table.notes[1]
+    else:
+        assert said(table) == [expected, LONGER]
+        assert not any("Left out" in note for note in table.notes)
+        told = [note for note in table.notes if "not used" in note]
+        assert told == ([f"Columns that are not used: {', '.join(map(repr, unused))}."] if unused else [])
+
+
+def test_an_answer_that_is_only_read_is_no_question(tmp_path: Path) -> None:
+    [row] = read(tmp_path, lines({"messages": MARKED, "checks": ["3.*", "2.*"]})).rows
+    found = [*questions_in(messages_of(row[0]), row[1], checks_of(row[2]))]
+    assert [(one.asked, one.check) for one in found] == [("정말?", "2.*")]
 
 
 # --- rows that cannot be used -----------------------------------------------------------------------------------------
@@ -284,6 +384,26 @@ def test_rows_in_memory_are_refused_where_none_is_left() -> None:
             from_conversations(rows)
 
 
+@pytest.mark.parametrize(
+    ("row", "preferences", "advice"),
+    [
+        ({"messages": PAIR}, True, "are conversations, which task=chat learns"),
+        ({"question": "1 + 1은?", "answer": "2예요."}, True, "are conversations, which task=chat learns"),
+        ({"question": "1은?", "chosen": "2.", "rejected": "3."}, False, "are preferences, which task=preference"),
+        ({"conversations": [HUMAN], "chosen": GPT, "rejected": GPT}, False, "are preferences, which task=preference"),
+    ],
+)  # fmt: skip
+def test_rows_of_another_task_are_told_which(
+    row: dict[str, Any], preferences: bool, advice: str, tmp_path: Path
+) -> None:
+    """The rows were said to be in `messages`, of which a file was to be made."""
+    path = tmp_path / "a.jsonl"
+    path.write_text(lines(row))
+    with pytest.raises(TextError, match=advice) as refused:
+        (read_preferences if preferences else read_conversations)(path)
+    assert "may be in" not in str(refused.value)
+
+
 # --- preferences ------------------------------------------------------------------------------------------------------
 
 WORSE = assistant("3이요.")
@@ -297,6 +417,17 @@ PREFERENCES = {
     "whole": ({"chosen": PAIR, "rejected": [ASKED, WORSE]}, [ASKED]),
     "whole, with a prompt": ({"prompt": "1 + 1은?", "chosen": PAIR, "rejected": [ASKED, WORSE]}, [ASKED]),
     "system": ({"system": "짧게 답해요.", "chosen": PAIR, "rejected": [ASKED, WORSE]}, [LONGER[0], ASKED]),
+    "LLaMA-Factory": ({"conversations": [{"from": "human", "value": "1 + 1은?"}],
+                       "chosen": {"from": "gpt", "value": "2예요."}, "rejected": {"from": "gpt", "value": "3이요."}},
+                      [ASKED]),
+    "LLaMA-Factory, turns": ({"instruction": "1 + 1은?", "input": "", "history": [["안녕", "네."]],
+                              "system": "짧게 답해요.", "chosen": "2예요.", "rejected": "3이요."},
+                             [LONGER[0], user("안녕"), assistant("네."), ASKED]),
+    "OpenOrca": ({"system_prompt": "짧게 답해요.", "question": "1 + 1은?", "chosen": "2예요.", "rejected": "3이요."},
+                 [LONGER[0], ASKED]),
+    "HH": ({"chosen": "\n\nHuman: 안녕\n\nAssistant: 네.\n\nHuman: 1 + 1은?\n\nAssistant: 2예요.",
+            "rejected": "\n\nHuman: 안녕\n\nAssistant: 네.\n\nHuman: 1 + 1은?\n\nAssistant: 3이요."},
+           [user("안녕"), assistant("네."), ASKED]),
     "system twice": ({"system": "x", "chosen": [LONGER[0], *PAIR], "rejected": [LONGER[0], ASKED, WORSE]},
                      [LONGER[0], ASKED]),
 }  # fmt: skip
@@ -320,9 +451,9 @@ def test_preferences_in_every_format(name: str, tmp_path: Path) -> None:
     [
         ({"prompt": "가", "chosen": "나", "rejected": "나"}, "are the same"),
         ({"prompt": "가", "chosen": "나", "rejected": ""}, "an empty message"),
-        ({"prompt": "", "chosen": "나", "rejected": "다"}, "an empty message"),
-        ({"prompt": None, "chosen": "나", "rejected": "다"}, "last message alone"),
-        ({"chosen": "나", "rejected": "다"}, "last message alone"),
+        ({"prompt": "", "chosen": "나", "rejected": "다"}, "no prompt"),
+        ({"prompt": None, "chosen": "나", "rejected": "다"}, "no prompt"),
+        ({"chosen": "나", "rejected": "다"}, "no prompt"),
         ({"chosen": PAIR, "rejected": [user("다른"), WORSE]}, "last message alone"),
         ({"chosen": PAIR, "rejected": "다"}, "last message alone"),
         ({"prompt": [*PAIR], "chosen": "나", "rejected": "다"}, "two messages of the same role"),

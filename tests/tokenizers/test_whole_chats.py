@@ -285,7 +285,7 @@ def test_our_template_is_one_among_others() -> None:
 def test_a_template_is_asked_how_answers_end_and_whether_they_have_reasoning() -> None:
     chats = {name: chat_of(imported(template)) for name, template in TEMPLATES.items()}
     assert {name for name, one in chats.items() if one.writes_reasoning} == {"own"}
-    assert not chat_of(imported(IRREGULAR["reasoning of the last answer alone"])).writes_reasoning
+    assert chat_of(imported(IRREGULAR["reasoning of the last answer alone"])).writes_reasoning
     ends = {name: {EOS} for name in TEMPLATES} | {"own": {"<|end|>", EOS}}
     assert {name: {*one.ends} for name, one in chats.items()} == ends
     assert chat_of(imported(CHATML.replace("<|im_end|>", "<|head|>"))).ends.keys() == {"<|head|>", EOS}
@@ -324,8 +324,48 @@ def test_a_template_that_writes_a_beginning_in_another_way_cannot_be_trained(nam
     chat = chat_of(imported(IRREGULAR[name]))
     said = CHAT if "reasoning" in name else [{key: one[key] for key in ("role", "content")} for one in CHAT]
     assert chat.encode(said, add_generation_prompt=False)
-    with pytest.raises(TokenizerError, match="answers cannot be told from the rest"):
+    with pytest.raises(TokenizerError, match=r"answers cannot be told from the rest|not write the whole answer"):
         chat.encode_whole(said)
+
+
+# As of Qwen3: the reasoning of an answer is written until the user asks again, and an empty one if there is none.
+LAST_REASONING = """\
+{% set last = namespace(user=-1) %}{% for m in messages %}{% if m.role == 'user' %}{% set last.user = loop.index0 %}
+{% endif %}{% endfor %}{% for m in messages %}{{ '<|im_start|>' + m.role + '\\n' }}
+{%- if m.role == 'assistant' and loop.index0 > last.user %}
+{{- '<think>\\n' + (m.reasoning_content or '') + '\\n</think>\\n\\n' }}{% endif %}
+{{- m.content + '<|im_end|>\\n' }}{% endfor %}
+{%- if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}"""
+
+
+def learned(tokenizer: Tokenizer, messages: Sequence[dict[str, str]]) -> str:
+    """The text of the tokens that are learned."""
+    ids, mask = chat_of(tokenizer).encode_whole(messages)
+    return tokenizer.decode([one for one, answer in zip(ids, mask, strict=True) if answer])
+
+
+def test_the_reasoning_of_the_last_answer_is_learned_if_the_template_writes_it() -> None:
+    """Two turns were asked for, so Qwen3 was taken to write none, and learned its empty `<think>`."""
+    tokenizer = imported(LAST_REASONING)
+    assert chat_of(tokenizer).writes_reasoning
+    assert learned(tokenizer, CHAT[:2]) == "<think>\n하나 더하기 하나\n</think>\n\n둘이에요! 😀<|im_end|>"
+    assert learned(tokenizer, CHAT[2:]) == "<think>\n\n</think>\n\n  뭘요. <|im_end|>"
+    with pytest.raises(TokenizerError, match="answers cannot be told from the rest; give conversations of one"):
+        chat_of(tokenizer).encode_whole(CHAT)
+    read_only = [CHAT[0], {**CHAT[1], "weight": "0"}, *CHAT[2:]]  # what the message advises
+    assert learned(tokenizer, read_only) == "<think>\n\n</think>\n\n  뭘요. <|im_end|>"
+
+
+@KINDS
+def test_an_answer_with_the_weight_0_is_read_and_not_learned(kind: str) -> None:
+    """OpenAI's files mark answers so that must not be learned; they were."""
+    tokenizer = with_chat(tokenizer_of(kind))
+    for messages in ([CHAT[0], {**CHAT[1], "weight": "0"}, *CHAT[2:]], [*CHAT[:3], {**CHAT[3], "weight": "0"}]):
+        assert chat_of(tokenizer).encode_whole(messages)[0] == chat_of(tokenizer).encode_whole(CHAT)[0]
+    assert learned(tokenizer, [CHAT[0], {**CHAT[1], "weight": "0"}, *CHAT[2:]]) == "  뭘요. <|end|>"
+    assert learned(tokenizer, [*CHAT[:3], {**CHAT[3], "weight": "0"}]) == (
+        "<think>하나 더하기 하나</think>둘이에요! 😀<|end|>"
+    )
 
 
 @pytest.mark.parametrize("template", ["{{ raise_exception('no') }}", "{% if %}"])

@@ -18,7 +18,7 @@ import jumok
 from conftest import Jumok, loss_of
 from jumok.config import BERTConfig, GPTConfig
 from jumok.data.packing import PADDING
-from jumok.errors import ConfigError, RunError, TextError, TokenizerError
+from jumok.errors import ConfigError, RunError, TextError
 from jumok.evaluation.chat import encode_chat
 from jumok.interop.huggingface import to_hf
 from jumok.models import build
@@ -33,6 +33,7 @@ from jumok.text.conversations import COLUMNS, from_conversations, messages_of
 from jumok.tokenizers import ChatTemplate, Tokenizer, train_tokenizer, with_chat
 from jumok.training.tasks.chat import Chat
 from jumok.training.trainer import Trainer
+from talking_models import talking
 from talks import said, talks
 from tokenizers import Tokenizer as HFTokenizer
 from tokenizers import processors
@@ -290,6 +291,44 @@ def test_reasoning_that_a_template_cannot_write_is_left_out(begin: Begin, tmp_pa
     assert "writes no reasoning" in notices_of(trainer)
 
 
+# As of Qwen3, which leaves out the reasoning of earlier answers, and of Gemma, which refuses a system message.
+PICKY = """\
+{% set last = namespace(user=-1) %}{% for m in messages %}{% if m.role == 'user' %}{% set last.user = loop.index0 %}
+{%- endif %}{% if m.role == 'system' %}{{ raise_exception('System role not supported') }}{% endif %}{% endfor %}
+{%- for m in messages %}{{ '<|' + m.role + '|>' }}{% if m.role == 'assistant' and loop.index0 > last.user %}
+{{- '<think>' + (m.reasoning_content or '') + '</think>' }}{% endif %}{{ m.content + '<|end|>' }}{% endfor %}
+{%- if add_generation_prompt %}{{ '<|assistant|>' }}{% endif %}"""
+
+
+def test_rows_that_a_template_refuses_are_left_out_and_counted(begin: Begin, tmp_path: Path) -> None:
+    """One of them stopped the whole file, and no row was named."""
+    jumok.save(talking(template=PICKY), tmp_path / "init")
+    shape = dict.fromkeys(("n_layer", "n_head", "n_embd", "context_length"))
+    with_reasoning = said("하나?", "둘!")
+    with_reasoning[-1]["reasoning_content"] = "하나 둘"
+    rows = [*(said(f"{number}?", "하나!") for number in range(20)), with_reasoning]
+    unusable = [said(f"{number}?", "하나!", "다섯?", "여섯!") for number in range(3)]
+    unusable.append(said("하나?", "셋!", system="친구"))
+    trainer = begin(table=from_conversations([*rows, *unusable]), init=tmp_path / "init", val=0, **shape)
+    task = task_of(trainer)
+    assert len(task.train) == len(rows)
+    assert (task.data["left_out"], sorted(task.data["refused"].values())) == (0, [1, 3])
+    texts = "".join(task.tokenizer.decode(ids.tolist()) for ids in task.packed.inputs)
+    assert "<think>하나 둘</think>둘!" in texts
+    told = notices_of(trainer)
+    assert "Rows left out: 3, because the chat template of this model writes the beginning" in told
+    assert (
+        "Rows left out: 1, because the chat template of this model cannot be used: System role not supported." in told
+    )
+    found = jumok.evaluate(load(tmp_path / "init"), from_conversations([*rows, *unusable]))
+    assert (found.rows, found.left_out, found.refused) == (len(rows), 0, 4)
+    for name, table in (("a", from_conversations(unusable)), ("b", from_conversations(unusable[3:]))):
+        with pytest.raises(TextError, match=rf"none of {len(table)} rows can be used.*not supported.*\(1\)"):
+            begin(name, table=table, init=tmp_path / "init", val=0, **shape)
+        with pytest.raises(TextError, match=rf"none of {len(table)} rows can be used"):
+            jumok.evaluate(load(tmp_path / "init"), table)
+
+
 def test_rows_are_no_longer_than_conversations_need(begin: Begin, monkeypatch: pytest.MonkeyPatch) -> None:
     """A published model reads 32,768 tokens, and rows of that length would take hours."""
     monkeypatch.setattr("jumok.data.packing.ROW_LENGTH", 60)
@@ -317,7 +356,7 @@ def test_a_template_whose_answers_cannot_be_told_is_refused(begin: Begin, tmp_pa
     model = load(another_model(tmp_path / "init"))
     model.tokenizer.chat_templates = {"default": "{% for m in messages %}{{ m.content | upper }}{% endfor %}"}
     save(model, tmp_path / "init")
-    with pytest.raises(TokenizerError, match="answers cannot be told from the rest"):
+    with pytest.raises(TextError, match=r"none of 72 rows can be used.*answers cannot be told from the rest"):
         begin(init=tmp_path / "init", **dict.fromkeys(("n_layer", "n_head", "n_embd", "context_length")))
     assert not (tmp_path / "run").exists()
 

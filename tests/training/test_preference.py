@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import torch
+from test_chat_task import PICKY
 from torch import Tensor
 
 import jumok
@@ -182,6 +183,24 @@ def test_both_answers_follow_the_same_turns(tmp_path: Path) -> None:
     assert "갔다 0" not in chosen
     assert "갔다 3" in chosen
     assert any("lost turns at their beginning, to fit: 1" in text for text in task.notices)
+
+
+def test_a_template_may_write_earlier_answers_in_another_way(tmp_path: Path) -> None:
+    """Only the last answers are compared; rows of several turns were refused with Qwen3's template."""
+    jumok.save(talking(template=PICKY), tmp_path / "init")
+    turns = [user("하나 둘?"), assistant("셋 넷", reasoning_content="하나"), user("다섯?")]
+    refused = [{"role": "system", "content": "친구"}, user("하나 둘?")]
+    trainer = begin(tmp_path, table(4, row(turns, "여섯!", "넷?"), row(refused, "셋!", "하나!")), val=0.0)
+    task = trainer.task
+    assert isinstance(task, Preference)
+    assert (task.data["train_rows"], task.data["left_out"]) == (5, 0)
+    assert [*task.data["refused"].values()] == [1]
+    texts = [task.tokenizer.decode(task.pairs.inputs[place].tolist()) for place in (8, 9)]
+    assert [text.count("<think>") for text in texts] == [1, 1]
+    learned = [task.pairs.targets[place] for place in (8, 9)]
+    assert [task.tokenizer.decode(ids[ids >= 0].tolist()) for ids in learned] == [
+        "<think></think>여섯!<|end|>", "<think></think>넷?<|end|>"
+    ]  # fmt: skip
 
 
 def test_pairs_that_do_not_fit(tmp_path: Path) -> None:

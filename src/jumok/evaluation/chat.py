@@ -17,31 +17,36 @@ Empty and looping answers are not right, whatever their checks accept.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, ParamSpec, TypeVar
 
 import numpy as np
 import torch
 
 from jumok.data.packing import PackedRows, Text, row_length
 from jumok.data.rows import evenly_spread
-from jumok.errors import TextError
+from jumok.errors import TextError, TokenizerError
 from jumok.evaluation.checks import passes
 from jumok.inference.chat import Answer, answer_chats, has_room, in_context, require_chat
+from jumok.messages import tr
 from jumok.models import Model
 from jumok.models.checks import require_finite
 from jumok.models.gpt import GPT, token_losses
 from jumok.models.losses import IGNORED, MOST_LOGITS
 from jumok.models.modes import eval_mode
 from jumok.text import Table
-from jumok.text.conversations import Message, checks_of, messages_of
+from jumok.text.conversations import NOT_LEARNED, Message, checks_of, messages_of
 from jumok.text.hangul import nfc
 from jumok.tokenizers import ChatTemplate
 
 LARGEST_BATCH = 32  # rows
 LEAST_ROOM = 128  # tokens that an answer may have, however short the right ones are
+MOST_REASONS = 3  # for which rows are refused, that are told
 
+P = ParamSpec("P")
+T = TypeVar("T")
 Outcome = Literal["right", "wrong", "empty", "looping"]
 
 
@@ -75,8 +80,8 @@ class ChatEvaluation:
     """How well a model answers; the head of this module defines the figures.
 
     exact_match_error, checks_error: standard errors. rows: conversations that were read. left_out: those whose last
-    exchange is longer than the context, which were not. answers: that were written. chars: of the right answers.
-    tokens: of the conversations.
+    exchange is longer than the context, which were not. refused: those that the chat template refuses. answers: that
+    were written. chars: of the right answers. tokens: of the conversations.
     """
 
     nats_per_char: float
@@ -87,6 +92,7 @@ class ChatEvaluation:
     checks_error: float | None
     rows: int
     left_out: int
+    refused: int
     answers: int
     empty: int
     looping: int
@@ -106,16 +112,17 @@ def evaluate_chat(model: Model, table: Table, *, most_rows: int | None = None) -
 
     Raises:
         ConfigError: the model holds no conversations.
-        TextError: a column is missing, no conversation fits into the context, or a check cannot be used.
-        TokenizerError: the template refuses a conversation.
+        TextError: a column is missing, no conversation can be used, or a check cannot be used.
         JumokError: the losses are not finite.
     """
     gpt, template = require_chat(model)
     assert isinstance(gpt, GPT)  # losses are computed by PyTorch
-    found = [encode_chat(template, messages, gpt.config.context_length) for messages in _conversations(table)]
+    refused = Refused()
+    found = [refused.unless(encode_chat, template, one, gpt.config.context_length) for one in _conversations(table)]
     places = [place for place, chat in enumerate(found) if chat is not None]
     kept = [chat for chat in found if chat is not None]
     if not kept:
+        refused.require_none(len(table))
         raise TextError(
             "none of the {count:,} conversations fits into the context of {context:,} tokens, not even with its last "
             "question and answer alone; there is nothing to evaluate.",
@@ -141,7 +148,8 @@ def evaluate_chat(model: Model, table: Table, *, most_rows: int | None = None) -
         checks=judged.checked.right if judged.checked else None,
         checks_error=judged.checked.error if judged.checked else None,
         rows=len(kept),
-        left_out=len(found) - len(kept),
+        left_out=len(found) - len(kept) - refused.total(),
+        refused=refused.total(),
         answers=len(questions),
         empty=judged.outcomes.count("empty"),
         looping=judged.outcomes.count("looping"),
@@ -170,8 +178,36 @@ class CodedChat(NamedTuple):
 
     @property
     def chars(self) -> int:
-        """The characters of the answers and their reasoning."""
-        return sum(len(said(one)) for one in self.messages if one["role"] == "assistant")
+        """The characters of the answers that are learned, and of their reasoning."""
+        return sum(len(said(one)) for one in self.messages if is_learned(one))
+
+
+class Refused(Counter[str]):
+    """How many conversations a chat template refuses, by its reasons."""
+
+    def unless(self, encode: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T | None:
+        """Return what a conversation becomes; None if the template refuses it, which is counted."""
+        try:
+            return encode(*args, **kwargs)
+        except TokenizerError as error:
+            self[str(error)] += 1
+            return None
+
+    def require_none(self, count: int) -> None:
+        """Raise TextError if any was refused, where none of `count` conversations can be used."""
+        if self:
+            raise TextError(
+                "none of {count:,} rows can be used; the chat template of this model refuses {refused:,}: {reasons}",
+                count=count,
+                refused=self.total(),
+                reasons=" ".join(f"{reason} ({times:,})" for reason, times in self.by_reason().items()),
+            )
+
+    def by_reason(self) -> dict[str, int]:
+        """Return the counts of the most frequent reasons, and that of all others."""
+        counts = dict(self.most_common(MOST_REASONS))
+        others = self.total() - sum(counts.values())
+        return counts | ({tr("other reasons."): others} if others else {})
 
 
 def encode_chat(template: ChatTemplate, messages: Sequence[Message], context: int) -> CodedChat | None:
@@ -180,7 +216,10 @@ def encode_chat(template: ChatTemplate, messages: Sequence[Message], context: in
     Reasoning is left out where the template does not write it.
 
     Returns:
-        None if its last exchange alone is too long.
+        None if its last exchange alone is too long, or nothing that is learned is left.
+
+    Raises:
+        TokenizerError: the template refuses it.
     """
     messages = written(template, messages)
 
@@ -190,7 +229,7 @@ def encode_chat(template: ChatTemplate, messages: Sequence[Message], context: in
         return CodedChat(text, kept, len(kept) < len(messages)) if ids else None
 
     found = in_context(messages, context, coded)
-    return found[0] if found else None
+    return found[0] if found and found[0].text[1].any() else None
 
 
 def written(template: ChatTemplate, messages: Sequence[Message]) -> Sequence[Message]:
@@ -198,6 +237,11 @@ def written(template: ChatTemplate, messages: Sequence[Message]) -> Sequence[Mes
     if template.writes_reasoning:
         return messages
     return [{name: text for name, text in one.items() if name != "reasoning_content"} for one in messages]
+
+
+def is_learned(message: Message) -> bool:
+    """Return whether a message is an answer to learn, and not only to read."""
+    return message["role"] == "assistant" and message.get("weight") != NOT_LEARNED
 
 
 def said(message: Message) -> str:
@@ -296,12 +340,17 @@ class Question(NamedTuple):
 
 
 def questions_in(messages: Sequence[Message], skill: str, checks: Sequence[str]) -> Iterator[Question]:
-    """Yield what a conversation asks, in order. checks: of all its answers, of which the first may be left out."""
+    """Yield what a conversation asks, in order, without answers that are only read.
+
+    Args:
+        checks: of all its answers, of which the first may be left out.
+    """
     places = [place for place, one in enumerate(messages) if one["role"] == "assistant"]
     patterns = checks[len(checks) - len(places) :] if checks else [""] * len(places)
     judged = any(patterns)
     for place, check in zip(places, patterns, strict=True):
-        yield Question(messages, place, check, skill, counts=bool(check) or not judged)
+        if is_learned(messages[place]):
+            yield Question(messages, place, check, skill, counts=bool(check) or not judged)
 
 
 def greedy_answers(model: GPT, before: Sequence[Sequence[Message]], longest: int) -> list[Answer]:

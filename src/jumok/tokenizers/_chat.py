@@ -132,22 +132,25 @@ class ChatTemplate:
 
     @_at_one_time()
     def encode_whole(self, messages: Sequence[Message], most: int | None = None) -> tuple[list[int], list[bool]]:
-        """Return the ids of a whole conversation, and which of them the assistant writes.
+        """Return the ids of a whole conversation, and which of them are learned.
 
-        These are the tokens of answers, with their reasoning, and the end of each answer's turn.
+        These are the tokens of answers, with their reasoning, and the end of each answer's turn. An answer with a
+        "weight" of "0" is only read.
 
         Args:
             most: return two empty lists if there are more ids.
 
         Raises:
-            TokenizerError: as `encode`; or the conversation does not end with an answer, or answers cannot be told from
-                the rest, because the template writes its beginning in another way once it goes on.
+            TokenizerError: as `encode`; or the conversation does not end with an answer; or the template does not write
+                all of a learned answer, or writes it in another way once the conversation goes on.
         """
+        learned = [i for i, one in enumerate(messages) if one["role"] == ASSISTANT and one.get("weight") != "0"]
+        messages = [{name: text for name, text in one.items() if name != "weight"} for one in messages]
         text, ids, places = self._encoded(messages, False)
         if most is not None and len(ids) > most:
             return [], []
         counted = np.zeros(len(text), int)
-        for start, end in self._answers(messages, text):
+        for start, end in self._answers(messages, text, learned):
             counted[start:end] = 1
         before = np.concatenate(([0], np.cumsum(counted)))  # characters of answers before each character
         starts, ends = np.array(places, int).reshape(-1, 2).T  # equal where a token has a part of a character
@@ -156,11 +159,11 @@ class ChatTemplate:
 
     @cached_property
     def writes_reasoning(self) -> bool:
-        """Whether the template writes the reasoning of every answer."""
+        """Whether the template writes the reasoning of the last answer; some leave out that of earlier ones."""
         question, answer = _PROBE
         with suppress(TokenizerError):
-            chat = [question, {**answer, "reasoning_content": _THOUGHT}] * 2
-            return self.is_own or self.render(chat, add_generation_prompt=False).count(_THOUGHT) == 2
+            chat = [question, {**answer, "reasoning_content": _THOUGHT}]
+            return self.is_own or _THOUGHT in self.render(chat, add_generation_prompt=False)
         return False
 
     @cached_property
@@ -180,30 +183,37 @@ class ChatTemplate:
                 return found[0]
         return None
 
-    def _answers(self, messages: Sequence[Message], text: str) -> list[tuple[int, int]]:
-        """Return where the answers stand in the marked text of a conversation, from the prompt to the end of the turn.
+    def _answers(self, messages: Sequence[Message], text: str, learned: Sequence[int]) -> list[tuple[int, int]]:
+        """Return where answers stand in the marked text of a conversation, from the prompt to the end of the turn.
 
         A template without the messages that follow must write the same up to there.
+
+        Args:
+            learned: the places of these answers among the messages.
         """
         if not messages or messages[-1]["role"] != ASSISTANT:
             raise TokenizerError("a conversation to learn from ends with an answer; change the conversation.")
         if self.is_own:
-            return own_text(self._changed(messages, self._mark), prompt=False, bos=self._bos)[1]
+            spans = own_text(self._changed(messages, self._mark), prompt=False, bos=self._bos)[1]
+            places = [i for i, one in enumerate(messages) if one["role"] == ASSISTANT]
+            return [span for place, span in zip(places, spans, strict=True) if place in learned]
         end = re.compile(f"(?<!{OPEN}){re.escape(self._end)}") if self._end else re.compile("(?!)")
         answers = []
-        for count in (i for i, one in enumerate(messages) if one["role"] == ASSISTANT):
+        for count in learned:
             before, after = self._marked_text(messages[:count], True), self._marked_text(messages[: count + 1], False)
             found = end.search(after, len(before))
-            written = after[len(before) : found.end()] if found else ""
-            said = [self._mark(one).strip() for one in map(messages[count].get, CONTENTS) if one]
-            if (
-                not (found and after.startswith(before) and text.startswith(after[: found.end()]))
-                or not all(one in written for one in said)
-            ):  # fmt: skip
+            if not (found and after.startswith(before) and text.startswith(after[: found.end()])):
                 raise TokenizerError(
                     "the chat template of this model writes the beginning of a conversation in another way once it "
                     "goes on, or does not end answers with a special token, so answers cannot be told from the rest; "
-                    "begin with another model, or give it another template."
+                    "give conversations of one question and answer, or earlier answers the weight 0, or begin with "
+                    "another model."
+                )
+            said = [self._mark(one).strip() for one in map(messages[count].get, CONTENTS) if one]
+            if not all(one in after[len(before) : found.end()] for one in said):
+                raise TokenizerError(
+                    "the chat template of this model does not write the whole answer and its reasoning; leave the "
+                    "reasoning out, or begin with another model."
                 )
             answers.append((len(before), found.end()))
         return answers

@@ -23,6 +23,7 @@ from jumok.evaluation.bigram import Bigram
 from jumok.evaluation.chat import (
     CodedChat,
     Question,
+    Refused,
     answer_losses,
     encode_chat,
     evaluate_chat,
@@ -142,11 +143,11 @@ class Chat(Task[GPT]):
         cls, folder: RunFolder, material: Material, tokenizer: Tokenizer, model: ModelConfig, config: TrainConfig
     ) -> dict[str, Any]:
         """Write both parts as they are, and the training part as packed ids; see `Task.prepare`."""
-        train, val = cls.encoded(material, tokenizer, model, config)
+        train, val, refused = cls.encoded(material, tokenizer, model, config)
         texts = [chat.text for _, chat in train]
         length = row_length(texts, model.context_length)
         packed = PackedRows.of(texts, length, IGNORED)
-        data = cls.written(folder, material, tokenizer, train, val)
+        data = cls.written(folder, material, tokenizer, train, val, refused)
         with folder.writing(tr("the conversations as ids"), needed=16 * data["train_tokens"]):
             packed.write(folder.state, "train", tokenizer.dtype)
         return {
@@ -160,16 +161,18 @@ class Chat(Task[GPT]):
     @staticmethod
     def encoded(
         material: Material, tokenizer: Tokenizer, model: ModelConfig, config: TrainConfig
-    ) -> tuple[Encoded, Encoded]:
-        """Return the training part and the held-out part as ids, without what is too long."""
+    ) -> tuple[Encoded, Encoded, Refused]:
+        """Return the training part and the held-out part as ids, without what is too long, and what is refused."""
         rows, asked = material.split(config.val)
         assert tokenizer.chat is not None  # `adapt_tokenizer` has seen to it
-        train = _encoded(tokenizer.chat, rows, model.context_length, material.report)
-        return train, _encoded(tokenizer.chat, asked, model.context_length) if asked else []
+        refused = Refused()
+        train = _encoded(tokenizer.chat, rows, model.context_length, refused, material.report)
+        val = _encoded(tokenizer.chat, asked, model.context_length, refused) if asked else []
+        return train, val, refused
 
     @staticmethod
     def written(
-        folder: RunFolder, material: Material, tokenizer: Tokenizer, train: Encoded, val: Encoded
+        folder: RunFolder, material: Material, tokenizer: Tokenizer, train: Encoded, val: Encoded, refused: Refused
     ) -> dict[str, Any]:
         """Write both parts as they are, and return what config.json records of them."""
         assert tokenizer.chat is not None  # `adapt_tokenizer` has seen to it
@@ -185,7 +188,8 @@ class Chat(Task[GPT]):
             "time": time_of(tokenizer),
             "train_rows": len(train),
             "val_rows": len(val),
-            "left_out": sum(map(len, material.split(0))) - len(train) - len(val),
+            "left_out": sum(map(len, material.split(0))) - len(train) - len(val) - refused.total(),
+            "refused": refused.by_reason(),
             "cut": sum(chat.is_cut for _, chat in (*train, *val)),
             "train_tokens": train_tokens,
             "val_tokens": val_tokens,
@@ -336,27 +340,36 @@ def _question(parts: Sequence[str], whole: Mapping[int, Collection[str]]) -> str
 
 
 def _encoded(
-    template: ChatTemplate, rows: Sequence[Row], context: int, report: Callable[[float], None] | None = None
+    template: ChatTemplate,
+    rows: Sequence[Row],
+    context: int,
+    refused: Refused,
+    report: Callable[[float], None] | None = None,
 ) -> Encoded:
     """Return rows of a table of conversations with their ids, those that fit into the context.
 
+    Args:
+        refused: gets the rows that the template refuses.
+
     Raises:
-        TextError: none fits. TokenizerError: the template refuses a conversation.
+        TextError: none can be used.
     """
-    found = []
+    found, of_part = [], Refused()
     for number, row in enumerate(rows):
         if report is not None and number % PROGRESS == 0:
             report(number / len(rows))
-        chat = encode_chat(template, messages_of(row[0]), context)
+        chat = of_part.unless(encode_chat, template, messages_of(row[0]), context)
         if chat is not None:
             found.append((row, chat))
     if not found:
+        of_part.require_none(len(rows))
         raise TextError(
             "none of {count:,} conversations fits into context_length={context_length}, not even its last question "
             "and answer alone; give shorter ones, or a longer {--context-length}.",
             count=len(rows),
             context_length=context,
         )
+    refused.update(of_part)
     return found
 
 

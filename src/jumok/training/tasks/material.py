@@ -116,10 +116,12 @@ class Material:
 
 
 def rows_lost(data: Mapping[str, Any]) -> list[str]:
-    """Return messages about the rows that are too long for the context."""
+    """Return messages about the rows that are too long for the context, or that the chat template refuses."""
     told = []
     if left_out := data["left_out"]:
         told.append(tr("Rows left out, because they are too long: {count:,}.", count=left_out))
+    for reason, count in data.get("refused", {}).items():
+        told.append(tr("Rows left out: {count:,}, because {reason}", count=count, reason=reason))
     if cut := data["cut"]:
         told.append(tr("Rows that lost turns at their beginning, to fit: {count:,}.", count=cut))
     return told

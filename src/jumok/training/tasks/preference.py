@@ -11,7 +11,7 @@ computed once, before the first step, and are stored in `state/`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -25,14 +25,14 @@ from jumok.config import PreferenceConfig, TrainConfig
 from jumok.data.batches import LengthBatches
 from jumok.data.rows import evenly_spread
 from jumok.errors import TextError
-from jumok.evaluation.chat import written
+from jumok.evaluation.chat import Refused, written
 from jumok.inference.chat import answer_chats, in_context
 from jumok.messages import message, tr
 from jumok.models import ModelConfig
 from jumok.models.checks import require_finite
 from jumok.models.gpt import GPT
 from jumok.runs.folder import RunFolder
-from jumok.text.conversations import PREFERENCE_COLUMNS, Message, messages_of
+from jumok.text.conversations import NOT_LEARNED, PREFERENCE_COLUMNS, Message, messages_of
 from jumok.tokenizers import ChatTemplate, Tokenizer
 from jumok.training.tasks.answers import (
     Answered,
@@ -108,7 +108,8 @@ class Preference(JudgesAnswers, TableTask[GPT]):
     ) -> dict[str, Any]:
         """Write both parts as ids, and held-out rows as texts to show; see `Task.prepare`."""
         rows, others = material.split(config.val)
-        train, val = (_fitting(tokenizer, part, model.context_length) for part in (rows, others))
+        refused = Refused()
+        train, val = (_fitting(tokenizer, part, model.context_length, refused) for part in (rows, others))
         if not train or (others and not val):
             raise TextError(
                 "no pair fits into context_length={context_length}: the last message of the user with either answer is "
@@ -126,7 +127,8 @@ class Preference(JudgesAnswers, TableTask[GPT]):
             "time": time_of(tokenizer),
             "train_rows": len(train),
             "val_rows": len(val),
-            "left_out": len(rows) + len(others) - len(train) - len(val),
+            "left_out": len(rows) + len(others) - len(train) - len(val) - refused.total(),
+            "refused": refused.by_reason(),
             "cut": sum(pair.is_cut for pair in (*train, *val)),
             "train_tokens": train_tokens,
             "val_tokens": val_tokens,
@@ -276,15 +278,26 @@ class _Pair(NamedTuple):
     is_cut: bool
 
 
-def _fitting(tokenizer: Tokenizer, rows: Iterable[Row], context: int) -> list[_Pair]:
-    """Return the rows that fit into the context. Both answers follow the same messages."""
-    template, found = tokenizer.chat, []
+def _fitting(tokenizer: Tokenizer, rows: Sequence[Row], context: int, refused: Refused) -> list[_Pair]:
+    """Return the rows that fit into the context. Both answers follow the same messages.
+
+    Args:
+        refused: gets the rows that the template refuses.
+
+    Raises:
+        TextError: no row is left, and some were refused.
+    """
+    template, found, of_part = tokenizer.chat, [], Refused()
     assert template is not None  # `adapt_tokenizer` has seen to it
     for row in rows:
         asked, *answers = (written(template, messages_of(cell)) for cell in row)
-        fitting = in_context(asked, context, partial(_sides, template, answers, context))
+        asked = [{**one, "weight": NOT_LEARNED} for one in asked]  # a template may write earlier answers in another way
+        fitting = of_part.unless(in_context, asked, context, partial(_sides, template, answers, context))
         if fitting is not None:
             found.append(_Pair(row, fitting[0], fitting[1] > 0))
+    if not found:
+        of_part.require_none(len(rows))
+    refused.update(of_part)
     return found
 
 
@@ -297,10 +310,9 @@ def _sides(
 
 
 def _last_answer(ids: Sequence[int] | NDArray[np.int64], is_answer: Sequence[bool] | NDArray[np.bool_]) -> Answered:
-    """Return a conversation up to the end of its last answer."""
+    """Return a conversation up to the end of its answer."""
     places = np.flatnonzero(is_answer)
-    breaks = np.flatnonzero(np.diff(places) > 1)
-    return answered(ids[: places[-1] + 1], int(places[breaks[-1] + 1 if len(breaks) else 0]))
+    return answered(ids[: places[-1] + 1], int(places[0]))
 
 
 def _batch(pairs: AnsweredRows, rows: NDArray[np.int64]) -> tuple[Tensor, ...]:

@@ -131,7 +131,7 @@ class Reward(JudgesAnswers, Chat):
                 "out, and give more {--prompts-per-step}.",
                 accumulate=config.accumulate,
             )
-        train, val = cls.encoded(material, tokenizer, model, config)
+        train, val, refused = cls.encoded(material, tokenizer, model, config)
         for part, name in ((train, tr("training part")), (val, tr("held-out part"))):
             if part and not _questions([row for row, _ in part], config.task.reward == CHECKS):
                 raise TextError(
@@ -141,7 +141,7 @@ class Reward(JudgesAnswers, Chat):
                 )
         longest = max(chat.longest for _, chat in train)
         most = min(model.context_length, longest + longest // 2 + 1)
-        return {**cls.written(folder, material, tokenizer, train, val), "most_answer_tokens": most}
+        return {**cls.written(folder, material, tokenizer, train, val, refused), "most_answer_tokens": most}
 
     def begin(self, model: GPT, named: Mapping[str, Any], report: Callable[[str], None]) -> dict[str, Any]:
         """Read the rewards and the reference, and answer held-out questions with the model to begin with.
