@@ -110,6 +110,22 @@ def test_what_is_wrong_in_a_pipe_ends_it(run: Path, jumok: Jumok, stdin: Any, wo
     assert words in done.err
 
 
+@pytest.mark.parametrize(
+    "line", ["나는 " * 60, "/nothing", b"\xb3\xaa\xb4\xc2"], ids=["too long", "no command", "CP949"]
+)
+def test_what_was_answered_is_printed_before_the_error(run: Path, jumok: Jumok, line: str | bytes) -> None:
+    """With --json one bad line of a file lost the answers to all lines before it."""
+    last = line if isinstance(line, bytes) else line.encode()
+    done = jumok("chat", run, *GREEDY, "--json", stdin="나는\n집에\n".encode() + last + b"\n")
+    assert done.code in (1, 2)
+    answers, error = map(json.loads, done.out.splitlines())
+    first = answer(run, "나는")
+    assert [one["text"] for one in answers["answers"]] == [first, answer(run, "나는", first, "집에")]
+    assert error["error"]
+    shown = jumok("chat", run, *GREEDY, stdin="나는\n".encode() + last + b"\n")
+    assert (shown.code, shown.out) == (done.code, first + "\n")
+
+
 @pytest.mark.parametrize("text", ["", " \n", "나는\udcff", "나는 " * 60])
 def test_a_question_that_cannot_be_read_is_refused(run: Path, jumok: Jumok, text: str) -> None:
     done = jumok("chat", run, text, "--json")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 from typing import Any
@@ -105,3 +106,18 @@ def test_bad_input(jumok: Jumok, text: str, arguments: list[str], code: int, mes
     end = jumok("evaluate", *arguments)
     assert end.code == code, end.err
     assert message in end.err
+
+
+def test_the_figures_of_models_before_an_error_are_printed(jumok: Jumok, text: str) -> None:
+    """A third model that cannot be evaluated lost the figures of the two before it, which may have taken an hour."""
+    save("run")
+    shutil.copytree("run", "other")
+    save("no-tokenizer", hf=True)
+    Path("no-tokenizer/tokenizer.json").unlink()
+    arguments = ["evaluate", "run", "other", "no-tokenizer", "글.txt"]
+    end = jumok(*arguments, "--json")
+    assert end.code == 1
+    figures, error = map(json.loads, end.out.splitlines())
+    assert [one["name"] for one in figures["models"]] == ["run", "other"]
+    assert "no-tokenizer" in error["error"]
+    assert [line.split()[0] for line in jumok(*arguments).out.splitlines()[1:]] == ["run", "other"]

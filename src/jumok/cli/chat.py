@@ -87,21 +87,31 @@ def chat(
     require_count("seed", seed or 0, 0)
     talk = Conversation(gpt, system, temperature, gpt.config.context_length if tokens is None else tokens, seed, quiet)
     began = time.perf_counter()
-    if question is not None:
-        talk.answer(question, shown=not as_json)
-    elif is_held:
-        talk.hold()
-    else:
-        for line in _piped():
-            if not talk.take(line, shown=not as_json):
-                break
+    try:
+        if question is not None:
+            talk.answer(question, shown=not as_json)
+        elif is_held:
+            talk.hold()
+        else:
+            for line in _piped():
+                if not talk.take(line, shown=not as_json):
+                    break
+    except BaseException:  # what was answered is printed before the error, which is a line of its own
+        if as_json and talk.answers:
+            print_json(_summary(talk, time.perf_counter() - began, seed))
+        raise
     if as_json:
-        answers = [
-            {"text": one.text, "reasoning": one.reasoning, "tokens": len(one.ids), "finish": one.finish}
-            for one in talk.answers
-        ]
-        rest = {"messages": talk.messages, "seconds": time.perf_counter() - began, "seed": seed}
-        print_json({"text": talk.answers[-1].text if talk.answers else "", "answers": answers, **rest})
+        print_json(_summary(talk, time.perf_counter() - began, seed))
+
+
+def _summary(talk: Conversation, seconds: float, seed: int | None) -> dict[str, Any]:
+    """Return the object of --json."""
+    answers = [
+        {"text": one.text, "reasoning": one.reasoning, "tokens": len(one.ids), "finish": one.finish}
+        for one in talk.answers
+    ]
+    rest = {"messages": talk.messages, "seconds": seconds, "seed": seed}
+    return {"text": talk.answers[-1].text if talk.answers else "", "answers": answers, **rest}
 
 
 def _piped() -> Iterator[str]:

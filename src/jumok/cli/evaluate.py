@@ -109,18 +109,20 @@ def evaluate(run: Path, texts: tuple[str, ...], device: str, as_json: bool, quie
     materials: dict[tuple[str, ...], Any] = {}
     rows = []
     for path, name in zip(runs, _names_of(runs), strict=True):
-        columns = recorded_columns(path)
-        if columns not in materials:
-            found = talk_table(TALK_TEST_ROWS, "test") if unseen else read_material(task, given, flags, columns)
-            materials[columns] = found
-            say(materials[columns].describe(), quiet=quiet)
-        if several:
-            say(tr("evaluating {name}", name=name), quiet=quiet)
         try:
+            columns = recorded_columns(path)
+            if columns not in materials:
+                found = talk_table(TALK_TEST_ROWS, "test") if unseen else read_material(task, given, flags, columns)
+                materials[columns] = found
+                say(materials[columns].describe(), quiet=quiet)
+            if several:
+                say(tr("evaluating {name}", name=name), quiet=quiet)
             row = _row(path, task, materials[columns], place, flags, free=unseen)
         except JumokError as error:
             if not several:
                 raise
+            if rows:  # the figures of the models before it are printed before the error
+                _show_several(task, rows, as_json)
             raise type(error)("{error}", error=f"{name}: {error}") from error
         for notice in row.pop("notices"):
             say(f"{name}: {notice}" if several else notice, quiet=quiet)
