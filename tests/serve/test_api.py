@@ -310,6 +310,28 @@ def test_a_stream_of_a_chat_joins_to_its_answer(client: openai.OpenAI) -> None:
     assert roles == ["assistant", "assistant"]
 
 
+@pytest.mark.parametrize("logprobs", [False, True])
+@pytest.mark.parametrize("end", [{"max_tokens": 5}, {"max_tokens": 20, "stop": ["교"]}])
+def test_the_last_piece_of_a_stream_has_no_text(client: openai.OpenAI, end: dict[str, Any], logprobs: bool) -> None:
+    """With max_tokens it had the last letters, which clients that look at the reason first dropped."""
+    given: dict[str, Any] = {"model": "loops", "temperature": 0, **end}
+    reason = "stop" if "stop" in end else "length"
+    *pieces, last = client.chat.completions.create(messages=MESSAGES, logprobs=logprobs, stream=True, **given)
+    [whole] = client.chat.completions.create(messages=MESSAGES, logprobs=logprobs, **given).choices
+    assert "".join(one.choices[0].delta.content or "" for one in pieces) == whole.message.content
+    assert all(one.choices[0].finish_reason is None for one in pieces)
+    assert (last.choices[0].finish_reason, last.choices[0].delta.content) == (reason, None)
+    if logprobs:
+        found = [one.choices[0].logprobs for one in (*pieces, last)]
+        assert whole.logprobs is not None
+        assert [token for one in found if one for token in one.content or []] == whole.logprobs.content
+    *parts, ending = client.completions.create(prompt="나", stream=True, **given)
+    assert (
+        "".join(one.choices[0].text for one in parts) == client.completions.create(prompt="나", **given).choices[0].text
+    )
+    assert (ending.choices[0].text, ending.choices[0].finish_reason) == ("", reason)
+
+
 @pytest.mark.parametrize("stream", [False, True])
 def test_an_answer_that_repeats_itself_ends(client: openai.OpenAI, stream: bool) -> None:
     """It ran to the limit. The API has no word for it but that of the limit; `stop_reason` is of vLLM."""

@@ -131,7 +131,7 @@ class ResponseForm(ABC):
         return {
             "index": number,
             **self.content(number, event, piece=piece),
-            "logprobs": self.log_probabilities(number, event) if self.logprobs else None,
+            "logprobs": self.log_probabilities(number, event) if self.logprobs and (event.drawn or not piece) else None,
             # OpenAI's API has no word for a loop; vLLM says more in `stop_reason`.
             "finish_reason": "length" if event.finish == "loop" else event.finish,
             **({"stop_reason": "loop"} if event.finish == "loop" else {}),
@@ -155,13 +155,23 @@ class ResponseForm(ABC):
         return {**self._about, "object": self._chunk_kind, "choices": choices}
 
     def chunks(self, found: Sequence[tuple[int, Event]], *, opening: bool = False) -> list[dict[str, Any]]:
-        """Return the pieces of a stream for what is new of some texts; those that show nothing are left out."""
-        shown = [(number, self.shown(number, event)) for number, event in found]
+        """Return the pieces of a stream for what is new of some texts; those that show nothing are left out.
+
+        The last piece of a text has its `finish_reason` and no text, as in the API of OpenAI.
+        """
+        shown = [(number, part) for number, event in found for part in _ending_apart(self.shown(number, event))]
         return [
             self.chunk(self._choice(number, event, piece=True))
             for number, event in shown
             if opening or event.text or event.reasoning or event.finish is not None or self.logprobs
         ]
+
+
+def _ending_apart(event: Event) -> list[Event]:
+    """Return an event, or two if it has both a text and the end."""
+    if event.finish is None or not (event.text or event.reasoning):
+        return [event]
+    return [replace(event, finish=None), Event((), "", event.finish)]
 
 
 async def send_texts(

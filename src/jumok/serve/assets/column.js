@@ -98,6 +98,7 @@ export class Column {
   takeText({ text, logprobs }) {
     const given = !this.tokens.length && this.prompt !== ""; // the first piece has the prompt
     this.characters.push(...text);
+    if (!logprobs) return; // the last piece, which has the reason of the end alone
     logprobs.tokens.forEach((/** @type {string} */ name, /** @type {number} */ i) => {
       const likely = /** @type {[string, number][]} */ (Object.entries(logprobs.top_logprobs[i] ?? {}));
       likely.sort((a, b) => b[1] - a[1]);
