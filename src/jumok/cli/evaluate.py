@@ -107,7 +107,7 @@ def evaluate(run: Path, texts: tuple[str, ...], device: str, as_json: bool, quie
     require_options(run, (name for name in known if flags[name] is not None), OPTIONS[task])
     place, several = str(choose_device(device)), len(runs) > 1
     materials: dict[tuple[str, ...], Any] = {}
-    rows = []
+    rows: list[dict[str, Any]] = []
     for path, name in zip(runs, _names_of(runs), strict=True):
         try:
             columns = recorded_columns(path)
@@ -283,7 +283,7 @@ def _show_several(task: str, models: Sequence[dict[str, Any]], as_json: bool) ->
     """Print a line for each model."""
     from jumok.cli.console.tables import show_free, show_models, show_skills
 
-    rows = []
+    rows: list[dict[str, Any]] = []
     for model in models:
         figures = model.pop("figures")
         if task == "lm":
