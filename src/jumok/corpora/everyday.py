@@ -53,7 +53,7 @@ class Draw(Protocol):
 Makers = dict[str, Callable[[Any], str]]
 
 
-def message(
+def small_talk(
     draw: Draw, groups: Sequence[str], makers: Makers, barred: Sequence[str], first: bool
 ) -> tuple[str, str, str]:
     """Return a message of the part, its answer and its check.

@@ -470,7 +470,7 @@ def _order(draw: _Draw) -> list[Exchange]:
 
 def _small_talk(draw: _Draw, groups: Sequence[str], first: bool) -> Exchange:
     makers: everyday.Makers = {"name": lambda draw: draw.of((_name, _full_name))(draw), "word": _noun}
-    return Exchange(*everyday.message(draw, groups, makers, () if draw.test else _nouns(True), first))
+    return Exchange(*everyday.small_talk(draw, groups, makers, () if draw.test else _nouns(True), first))
 
 
 def _talk_of(group: str) -> Callable[[_Draw], list[Exchange]]:
