@@ -175,6 +175,8 @@ test("words in two languages", () => {
   assert.equal(t("test.weight", {}, "en"), "weight {n}");
   assert.equal(shortCount(12_400_000), "1,240만 ");
   setLanguage("en");
+  defineWords({ "test.heads": ["헤드 {n}개", "{n} head{n:s} off"] });
+  assert.deepEqual([t("test.heads", { n: 1 }), t("test.heads", { n: 12 })], ["1 head off", "12 heads off"]);
   assert.equal(shortCount(12_400_000), "12.4M");
   assert.throws(() => defineWords({ "test.weight": ["", ""] }));
 });

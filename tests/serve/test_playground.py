@@ -129,6 +129,36 @@ def test_the_list_and_a_run(visit: Visit, width: int, scheme: str) -> None:
     assert "Training loss 2.50" in page.locator(".chart-readout").inner_text()
 
 
+def test_losses_have_their_unit_and_are_those_of_the_api(visit: Visit) -> None:
+    """Cards showed a loss of 3.623 beside one of 0.108 of another task, without units; a line left its chart above."""
+    page = visit()
+    page.locator(".card").first.wait_for()
+    listed = {run["name"]: run for run in page.evaluate("fetch('/v1/jumok/runs').then((one) => one.json())")["runs"]}
+    units = {"mlm": "nats/masked token", "classify": "nats/text", "seq2seq": "nats/token"}
+    seen = 0
+    for card in page.locator(".card").all():
+        run = listed[card.locator("h3").inner_text()]
+        shown = dict(zip(card.locator("dt").all_inner_texts(), card.locator("dd").all_inner_texts(), strict=True))
+        figures = (run["best"] or {}).get("figures", {})
+        unit = units.get(
+            run["task"], "nats/char" if "nats_per_char" in figures else "nats/token" if figures else "nats"
+        )
+        for name, value in (("Loss", (run["last"] or {}).get("loss")), ("Best validation", figures.get("loss"))):
+            assert shown[name] == ("–" if value is None else f"{value:.3f} {unit}"), run["name"]
+            seen += value is not None
+    assert seen > 1
+    page.get_by_role("link", name="gpt", exact=True).click()
+    page.get_by_role("img", name="Loss curve").wait_for()
+    assert re.match(r"Loss \(nats", page.locator(".chart-axis").last.text_content())
+    highest = min(
+        float(y) for y in page.locator(".chart-grid").evaluate_all("all => all.map((one) => one.getAttribute('y1'))")
+    )
+    for path in page.locator(".chart path:not([stroke-dasharray='5 4'])").evaluate_all(
+        "all => all.map((one) => one.getAttribute('d'))"
+    ):
+        assert all(float(point.split(",")[1]) >= highest for point in re.findall(r"[\d.]+,[\d.]+", path))
+
+
 def test_a_run_grows_in_sight(visit: Visit, root: Path) -> None:
     page = visit("#run=other")
     page.locator(".badge.finished").wait_for()

@@ -15,11 +15,13 @@ from torch.nn import functional as F
 
 from jumok.course.chapters.speed import work
 from jumok.course.pages.chapter import Picture, chapter, chapters
+from jumok.course.pages.html import ChapterPage
 from jumok.course.pages.notebook import notebook
 from jumok.course.pages.terminal import render
 from jumok.course.words import LANGUAGES, Language
 from jumok.nn.attention import attention_weights
 from jumok.nn.positions import rotary, rotate
+from model_pages import Visits
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 SVG = "{http://www.w3.org/2000/svg}"
@@ -132,3 +134,12 @@ def test_elsewhere_a_piece_is_a_picture(language: Language) -> None:
     assert "try-mask.svg" in render(masked)
     assert any("try-mask.svg" in cell.get("attachments", {}) for cell in notebook(masked)["cells"])
     assert "jumok-piece" not in render(masked) + str(notebook(masked))
+
+
+@pytest.mark.browser
+def test_pictures_of_a_chapter_are_readable_where_the_system_is_dark(visit: Visits, tmp_path: Path) -> None:
+    """The page is light, but its pictures followed the system: pale text on white."""
+    chapter = next(one for one in chapters("en") if one.number == 5)
+    path = ChapterPage(chapter).save(tmp_path / "chapter.html")
+    light, dark = (visit.load(path, color_scheme=scheme).locator("img").first for scheme in ("light", "dark"))
+    assert light.screenshot() == dark.screenshot()

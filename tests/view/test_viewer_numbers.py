@@ -218,7 +218,7 @@ def test_every_weight_is_the_model_s(printing: tuple[Any, Truth, Require]) -> No
         for (label, share), best in zip(listed, order, strict=False):
             require(f"{view} {block} bar {label}", share, row[best])
         text = page.locator("#panel").inner_text()
-        for share in re.findall(r"tokens share ([≈<]?[\d.]+%)", text):
+        for share in re.findall(r"visible tokens?: ([≈<]?[\d.]+%)", text):
             require(f"{view} {block} rest", share, 1 - row[order[: len(listed)]].sum())
         for share in re.findall(r"A full bar is ([≈<]?[\d.]+%)", text):
             require(f"{view} {block} full bar", share, row.max())

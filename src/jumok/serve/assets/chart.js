@@ -6,18 +6,16 @@ import { decimal, shortCount } from "../../view/assets/base/words.js";
 
 const LEFT = 46;
 const BOTTOM = 30;
-const TOP = 10;
+const TOP = 26; // the unit stands above the highest label
 const RIGHT = 12;
 const TICKS = 5;
 const LETTER = 6.4; // pixels
-const USUAL = 0.96; // share of the values that are always shown
-const MOST_USUAL = 1.15; // times the largest of them, above which a line leaves the chart
 
 // A line has points [x, y] with rising x; dots mark each of them. One that is second has an axis of its own, which has no
 // numbers, from 0 to its largest value.
 /** @typedef {{dashed?: boolean, dots?: boolean, second?: boolean}} Look */
 /** @typedef {Look & {name: string, points: [number, number][], colour: string, width?: number}} Series */
-/** @typedef {{label: string, x: string, series: Series[], lines?: {name: string, y: number}[]}} Chart x: name of the axis; lines: horizontal */
+/** @typedef {{label: string, x: string, y: string, series: Series[], lines?: {name: string, y: number}[]}} Chart x, y: name and unit of the axes; lines: horizontal */
 
 /** Fill the width of a host with a chart. @param {HTMLElement} host is emptied @param {Chart} chart */
 export function drawChart(host, chart) {
@@ -43,10 +41,12 @@ function scaleOf({ series, lines = [] }, width, height) {
     ...series.filter(({ second }) => second).flatMap(({ points }) => points.map(([, y]) => y)),
   );
   const [x0, x1] = xs.length ? [Math.min(0, ...xs), Math.max(...xs)] : [0, 1];
-  const highest = ys.length ? highestShown(ys) : 1;
+  const highest = ys.length ? Math.max(...ys) : 1;
   const lowest = ys.length ? Math.min(...ys) : 0;
   const room = (highest - lowest || Math.abs(highest) || 1) * 0.06;
-  const [y0, y1] = [lowest >= 0 ? Math.max(0, lowest - room) : lowest - room, highest + room];
+  const y0 = lowest >= 0 ? Math.max(0, lowest - room) : lowest - room;
+  const above = ticks(y0, highest + room);
+  const y1 = (above.at(-1) ?? highest) + (above.length > 1 ? above[1] - above[0] : room); // a label above every line
   const [inside, tall] = [width - LEFT - RIGHT, height - TOP - BOTTOM];
   return {
     x0,
@@ -54,17 +54,10 @@ function scaleOf({ series, lines = [] }, width, height) {
     y0,
     y1,
     x: (/** @type {number} */ x) => LEFT + (inside * (x - x0)) / (x1 - x0 || 1),
-    y: (/** @type {number} */ y) => Math.max(TOP, TOP + tall * (1 - (y - y0) / (y1 - y0 || 1))),
+    y: (/** @type {number} */ y) => TOP + tall * (1 - (y - y0) / (y1 - y0 || 1)),
     second: (/** @type {number} */ y) => TOP + tall * (1 - y / (right * 1.04)),
     value: (/** @type {number} */ pixel) => x0 + ((pixel - LEFT) / inside) * (x1 - x0),
   };
-}
-
-/** The largest value, or a smaller one where few are far above the rest, as at the first steps. @param {number[]} values */
-function highestShown(values) {
-  const rising = [...values].sort((a, b) => a - b);
-  const usual = MOST_USUAL * rising[Math.floor((rising.length - 1) * USUAL)];
-  return rising[0] >= 0 ? Math.min(rising[rising.length - 1], usual) : rising[rising.length - 1];
 }
 
 /** @typedef {ReturnType<typeof scaleOf>} Scale */
@@ -91,6 +84,7 @@ function grid(chart, scale, width, height) {
     write("chart-tick", at, height - BOTTOM + 15, "middle", text);
   }
   write("chart-axis", width - RIGHT, height - 2, "end", chart.x);
+  write("chart-axis", 2, 12, "start", chart.y);
   for (const { name, y } of chart.lines ?? []) {
     across("chart-line", scale.y(y));
     write("chart-tick", LEFT + 4, scale.y(y) - 5, "start", name);

@@ -21,8 +21,19 @@ export function time(seconds) {
   return t("time.h", { h: Math.floor(seconds / 3600), m: Math.round((seconds % 3600) / 60) });
 }
 
-/** @param {number | null | undefined} value */
-export const nats = (value) => (value === null || value === undefined ? "–" : value.toFixed(3));
+/** The unit of a run's losses. @param {any} run */
+export function lossUnit(run) {
+  const figures = run.best?.figures;
+  const writes = run.task === "lm" || run.task === "chat";
+  if (!writes) return t(`loss.unit.${run.task ?? "none"}`);
+  // Per token where characters are lost to the tokenizer, so until the first validation it is not known.
+  return t(!figures ? "loss.unit.none" : "nats_per_char" in figures ? "loss.unit.char" : "loss.unit.seq2seq");
+}
+
+/** A loss with its unit. @param {number | null | undefined} value @param {any} run */
+export function loss(value, run) {
+  return value === null || value === undefined ? "–" : `${value.toFixed(3)} ${lossUnit(run)}`;
+}
 
 /** @param {number | null | undefined} value */
 export const speed = (value) => (value === null || value === undefined ? "–" : shortCount(value));

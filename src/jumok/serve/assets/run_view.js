@@ -3,7 +3,7 @@
 import { button, element, tableElement } from "../../view/assets/base/controls.js";
 import { count, shortCount, t } from "../../view/assets/base/words.js";
 import { drawChart } from "./chart.js";
-import { badge, facts, nats, speed, time } from "./format.js";
+import { badge, facts, loss, lossUnit, speed, time } from "./format.js";
 import { ask, isGone, post } from "./server.js";
 
 const EVERY = 2000; // milliseconds
@@ -114,7 +114,7 @@ export class RunView {
     const { run } = this;
     const { last } = run;
     return facts([
-      [t("run.loss"), last ? nats(last.loss) : null],
+      [t("run.loss"), last ? loss(last.loss, run) : null],
       [t("run.held_out"), run.held_out || null],
       [t("run.verdict"), run.verdict ? t(`run.verdict.${run.verdict}`) : null],
       [t("run.best"), run.best ? `${run.best.headline} (${t("run.sample", { n: count(run.best.step) })})` : null],
@@ -229,8 +229,9 @@ export class RunView {
       .filter((/** @type {any} */ one) => one.figures.loss !== undefined)
       .map((/** @type {any} */ one) => [one.step, one.figures.loss]);
     drawChart(curve, {
-      label: `${t("run.curve")}: ${t("run.loss.train")} ${nats(run.last?.loss)}`,
+      label: `${t("run.curve")}: ${t("run.loss.train")} ${loss(run.last?.loss, run)}`,
       x: t("run.step"),
+      y: `${t("run.loss")} (${lossUnit(run)})`,
       series: [
         { name: t("run.rate"), points: rate, colour: "var(--faint)", width: 1.2, dashed: true, second: true },
         { name: t("run.loss.train"), points: train, colour: colours[0], width: 1.8 },

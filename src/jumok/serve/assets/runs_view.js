@@ -3,7 +3,7 @@
 import { button, element } from "../../view/assets/base/controls.js";
 import { count, shortCount, t } from "../../view/assets/base/words.js";
 import { spark } from "./chart.js";
-import { badge, nats, speed, time } from "./format.js";
+import { badge, loss, speed, time } from "./format.js";
 import { ask } from "./server.js";
 
 const EVERY = 2000; // milliseconds
@@ -92,8 +92,8 @@ function card(run) {
     .filter(Boolean)
     .join(" · ");
   const figures = [
-    [t("run.loss"), nats(last?.loss)],
-    [t("run.best"), nats(best?.figures?.loss)],
+    [t("run.loss"), loss(last?.loss, run)],
+    [t("run.best"), loss(best?.figures?.loss, run)],
     [t("run.step"), last ? count(last.step) : "–"],
     state === "running" ? [t("run.speed"), speed(last?.tokens_per_second)] : [t("run.seconds"), time(last?.seconds)],
   ];

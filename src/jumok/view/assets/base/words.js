@@ -37,15 +37,17 @@ export function preferredLanguage(languages = globalThis.navigator?.languages ??
 }
 
 /**
- * A label in the language of the page (or in the one given), with {name} replaced by values.name.
+ * A label in the language of the page (or in the one given), with {name} replaced by values.name, and {name:s} by the
+ * "s" of a plural.
  * @param {string} key @param {Record<string, unknown>} [values] @param {string} [language]
  */
 export function t(key, values = {}, language = spoken) {
   const entry = words.get(key);
   if (!entry) return key;
-  return entry[LANGUAGES.indexOf(language)].replace(/\{(\w+)\}/g, (whole, name) =>
-    name in values ? String(values[name]) : whole,
-  );
+  return entry[LANGUAGES.indexOf(language)].replace(/\{(\w+)(:s)?\}/g, (whole, name, plural) => {
+    if (!(name in values)) return whole;
+    return plural ? (String(values[name]) === "1" ? "" : "s") : String(values[name]);
+  });
 }
 
 /** The sentence of an error, in the language of the page or in the one given. @param {any} error @param {string} [language] */
