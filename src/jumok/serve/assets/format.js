@@ -27,7 +27,8 @@ export function lossUnit(run) {
   const writes = run.task === "lm" || run.task === "chat";
   if (!writes) return t(`loss.unit.${run.task ?? "none"}`);
   // Per token where characters are lost to the tokenizer, so until the first validation it is not known.
-  return t(!figures ? "loss.unit.none" : "nats_per_char" in figures ? "loss.unit.char" : "loss.unit.seq2seq");
+  if (!figures) return t("loss.unit.none");
+  return figures.nats_per_char === undefined ? t("loss.unit.seq2seq") : t("loss.unit.char");
 }
 
 /** A loss with its unit. @param {number | null | undefined} value @param {any} run */

@@ -372,7 +372,7 @@ export class Shell {
 
   facts() {
     const { model, sequences } = this.trace;
-    const facts = [t(`kind.${model.kind}`), t(`task.${model.task}`, { n: this.trace.classes?.length })];
+    const facts = [t(`kind.${model.kind}`), t(`does.${model.task}`, { n: this.trace.classes?.length })];
     facts.push(
       model.n_decoder_layer
         ? t("fact.layersBoth", { n: model.n_layer, m: model.n_decoder_layer })
