@@ -22,7 +22,7 @@ from jumok.inference.sampling import Sampling
 from jumok.models import build
 from jumok.models.gpt import GPT
 from jumok.tokenizers import Tokenizer
-from talking_models import TEMPLATE, TOKENS, talking
+from talking_models import LEARNED, TEMPLATE, TOKENS, talking, taught
 
 
 def tokenizer_of(model: GPT) -> Tokenizer:
@@ -271,3 +271,54 @@ def test_a_template_may_begin_the_reasoning() -> None:
     ids = written(model, "하나", "</think>", "둘", END)
     answer = answer_of(model, ids, "stop", request)
     assert (answer.reasoning, answer.text) == ("하나", "둘")
+
+
+def test_a_stop_string_ends_the_content_and_not_the_reasoning() -> None:
+    """`stop: [" "]` ended the answer inside <think>, so the content was empty and the finish "stop"."""
+    model = taught()
+    engine = Engine(model, 1)
+
+    def answered(*stop: str) -> Answer:
+        request = chat_request(model, LEARNED[0][:3], Sampling(temperature=0.0), tokens=60, stop=stop)
+        stream = stream_answer(engine, model, request)
+        pieces = []
+        while True:
+            try:
+                pieces.append(next(stream))
+            except StopIteration as end:
+                answer: Answer = end.value
+                break
+        assert "".join(one.text for one in pieces) == answer.text
+        assert "".join(one.reasoning for one in pieces) == answer.reasoning
+        assert answer == answer_of(model, answer.ids, answer.finish, request)
+        return answer
+
+    whole = answered()
+    assert (whole.reasoning, whole.text) == ("하나 둘 셋 넷, 다섯", "셋 넷")
+    for stop, text in ((" ", "셋"), ("넷", "셋 "), ("셋", ""), ("둘", "셋 넷"), ("섯셋", "셋 넷")):
+        cut = answered(stop)
+        assert (cut.reasoning, cut.text, cut.finish) == (whole.reasoning, text, "stop")
+
+
+@pytest.mark.parametrize(
+    ("whole", "reasoning", "text"),
+    [
+        ("<think>하나 둘</think>셋 넷", "하나 둘", "셋"),
+        (" <think>하나 둘", "하나 둘", ""),
+        ("<thing> 하나", "", "<thing>"),
+        ("셋 <think>넷", "", "셋"),
+    ],
+)
+def test_stop_strings_after_reasoning_that_is_spelled(whole: str, reasoning: str, text: str) -> None:
+    model = talking(PLAIN)
+    request = chat_request(model, [user("나는")], Sampling(), tokens=20, stop=[" "])
+    answer = answer_of(model, written(model, whole, END), "stop", request)
+    assert (answer.reasoning, answer.text) == (reasoning, text)
+
+
+def test_stop_strings_after_reasoning_that_the_template_begins() -> None:
+    template = TEMPLATE.replace('{% endif %}"""', "").removesuffix("{% endif %}") + "<think>\n{% endif %}"
+    model = talking(template=template)
+    request = chat_request(model, [user("나는")], Sampling(), tokens=20, stop=[" "])
+    answer = answer_of(model, written(model, "하나 둘", "</think>", "셋 넷", END), "stop", request)
+    assert (answer.reasoning, answer.text) == ("하나 둘", "셋")

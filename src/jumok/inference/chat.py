@@ -20,7 +20,7 @@ from jumok.config import GPTConfig, require_count
 from jumok.errors import ConfigError, TextError
 from jumok.inference.engine import Engine
 from jumok.inference.generate import LARGEST_BATCH, write_all
-from jumok.inference.requests import Drawn, Event, Request, sample_number, text_request
+from jumok.inference.requests import Drawn, Event, ReasoningMarks, Request, sample_number, text_request
 from jumok.inference.sampling import Sampling
 from jumok.inference.writer import TextDecoder, overlap_at_end
 from jumok.models import require_memory_for_texts
@@ -215,6 +215,7 @@ def chat_request(
         request,
         stop_ids=request.stop_ids.union(template.ends.values()),
         special_ids=frozenset(tokenizer.special_tokens.values()),
+        reasoning=reasoning_marks(gpt, ids),
         ends_loops=True,
     )
 
@@ -296,6 +297,19 @@ def answer_of(model: Described, ids: Sequence[int], finish: str, request: Reques
     return Answer(text=parts.text, reasoning=parts.reasoning, ids=tuple(ids), finish=finish)
 
 
+def reasoning_marks(model: Described, prompt: Sequence[int]) -> ReasoningMarks:
+    """Return what encloses the reasoning of a model's answers: its tokens, or the text if it has no such tokens."""
+    tokenizer, known = require_tokenizer(model), require_chat(model)[1].tokens
+    marks = dict(zip((OPEN, CLOSE), MARKS, strict=True)) if {OPEN, CLOSE} <= known.keys() else {}
+    return ReasoningMarks(
+        opening=marks.get(OPEN, OPEN),
+        closing=marks.get(CLOSE, CLOSE),
+        tokens={known[token]: mark for token, mark in marks.items()},
+        # Some templates begin the reasoning themselves.
+        is_open=tokenizer.decode(list(prompt[-8:])).rstrip().endswith(OPEN),
+    )
+
+
 class AnswerParts:
     """Divides an answer, as its ids come, into the reasoning in `<think>` and the text.
 
@@ -304,22 +318,19 @@ class AnswerParts:
     """
 
     def __init__(self, model: Described, request: Request) -> None:
-        tokenizer, known = require_tokenizer(model), require_chat(model)[1].tokens
-        marks = dict(zip((OPEN, CLOSE), MARKS, strict=True)) if {OPEN, CLOSE} <= known.keys() else {}
-        self._marks = {known[token]: mark for token, mark in marks.items()}
-        self._open, self._close = marks.get(OPEN, OPEN), marks.get(CLOSE, CLOSE)
+        tokenizer = require_tokenizer(model)
+        self._marks = request.reasoning or reasoning_marks(model, request.prompt)
         self._silent = request.stop_ids | request.special_ids
-        self._decoder = TextDecoder(tokenizer, request.prompt, request.stop)
-        # Some templates begin the reasoning themselves.
-        self._all = self._open if tokenizer.decode(request.prompt[-8:]).rstrip().endswith(OPEN) else ""
+        self._decoder = TextDecoder(tokenizer, request.prompt, request.stop, self._marks)
+        self._all = self._marks.opening if self._marks.is_open else ""
         self.reasoning = self.text = ""
 
     def shown(self, event: Event) -> Event:
         """Take the ids of an event, and return it with the text and the reasoning that became final with them."""
         ended = event.finish is not None
         for token in (one.id for one in event.drawn):
-            if token in self._marks:
-                self._all += self._decoder.finish() + self._marks[token]
+            if token in self._marks.tokens:
+                self._all += self._decoder.mark(self._marks.tokens[token])
             elif token not in self._silent:
                 self._all += self._decoder.push(token)
         if ended:
@@ -330,12 +341,13 @@ class AnswerParts:
 
     def _split(self, ended: bool) -> tuple[str, str]:
         body = self._all.lstrip()
-        if not body.startswith(self._open):
-            undecided = not ended and self._open.startswith(body)
+        opening, closing = self._marks.opening, self._marks.closing
+        if not body.startswith(opening):
+            undecided = not ended and opening.startswith(body)
             return "", "" if undecided else _without_marks(self._all)
-        inside, found, rest = body.removeprefix(self._open).partition(self._close)
+        inside, found, rest = body.removeprefix(opening).partition(closing)
         if not found and not ended:
-            inside = inside[: len(inside) - overlap_at_end(inside, [self._close])]
+            inside = inside[: len(inside) - overlap_at_end(inside, [closing])]
         return _without_marks(inside).strip(), _without_marks(rest).lstrip()
 
 

@@ -5,9 +5,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from jumok.config import EncoderDecoderConfig, require_count
 from jumok.errors import ConfigError, JumokError, TokenizerError
@@ -31,6 +31,20 @@ class Overloaded(JumokError):
     """A text is refused, because too many are waiting already."""
 
 
+class ReasoningMarks(NamedTuple):
+    """What encloses the reasoning at the beginning of an answer.
+
+    Fields:
+        opening, closing: strings. tokens: the string that stands for an id that is special, if the marks are such ids.
+        is_open: the prompt ends with the opening mark.
+    """
+
+    opening: str
+    closing: str
+    tokens: Mapping[int, str]
+    is_open: bool
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Request:
     """One text to write.
@@ -43,6 +57,7 @@ class Request:
         seed: of the random numbers; sample: which of several texts with the same seed this is.
         stop: strings that end the text where the first of them would begin, in NFC.
         stop_ids: ids that end the text. special_ids: ids that are no part of the text; those of `stop_ids` never are.
+        reasoning: what encloses the reasoning of an answer, in which no string of `stop` is looked for.
         ends_loops: a text that repeats itself ends (`jumok.inference.looping`).
         no_repeat_ngram: no sequence of so many ids occurs twice; 0 is off. See `NextIdRules` for the rules of a model.
         top: how many of the likeliest ids are returned with each id; None: not even its own log-probability.
@@ -60,6 +75,7 @@ class Request:
     stop: tuple[str, ...] = ()
     stop_ids: frozenset[int] = frozenset()
     special_ids: frozenset[int] = frozenset()
+    reasoning: ReasoningMarks | None = None
     ends_loops: bool = False
     no_repeat_ngram: int = 0
     top: int | None = None

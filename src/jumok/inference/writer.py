@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from jumok.inference.looping import is_looping
-from jumok.inference.requests import Drawn, Event, Finish, Request
+from jumok.inference.requests import Drawn, Event, Finish, ReasoningMarks, Request
 from jumok.inference.rules import NextIdRules
 from jumok.tokenizers import Stream, Tokenizer
 
@@ -42,7 +42,7 @@ class Continuation:
         self._random = np.random.Generator(np.random.PCG64((request.seed, request.sample)))
         self._news: list[Drawn] = []
         self._text, self._new_text = [""], ""  # pieces: a long text is not copied for each token
-        self._decoder = None if tokenizer is None else TextDecoder(tokenizer, self.ids, request.stop)
+        self._decoder = None if tokenizer is None else TextDecoder(tokenizer, self.ids, request.stop, request.reasoning)
         self._silent = request.stop_ids | request.special_ids
         self.seen: NDArray[np.bool_] | None = None
         self.counts: NDArray[np.float32] | None = None
@@ -75,8 +75,12 @@ class Continuation:
             self.seen[token] = True
         if self.counts is not None:
             self.counts[token] += 1
-        if self._decoder is not None and token not in self._silent:
-            self._add(self._decoder.push(token))
+        if self._decoder is not None:
+            mark = None if self.request.reasoning is None else self.request.reasoning.tokens.get(token)
+            if mark is not None:
+                self._add(self._decoder.mark(mark).replace(mark, ""))
+            elif token not in self._silent:
+                self._add(self._decoder.push(token))
         if token in self.request.stop_ids or (self._decoder is not None and self._decoder.stopped):
             self.end("stop")
         elif self.request.ends_loops and is_looping(self.drawn):
@@ -115,21 +119,31 @@ def stream_after(tokenizer: Tokenizer, start: Sequence[int]) -> Stream:
 
 
 class TextDecoder:
-    """Ids to text, whole characters only, up to the first stop string.
+    """Ids to text, whole characters only, up to the first stop string after the reasoning of an answer.
 
     Args:
-        start: the ids of the prompt. stop: strings in NFC.
+        start: the ids of the prompt. stop: strings in NFC. reasoning: what encloses the reasoning; None if the text has
+            none.
     """
 
-    def __init__(self, tokenizer: Tokenizer, start: Sequence[int], stop: Sequence[str]) -> None:
+    def __init__(
+        self, tokenizer: Tokenizer, start: Sequence[int], stop: Sequence[str], reasoning: ReasoningMarks | None = None
+    ) -> None:
         self.stopped = False
         self._stop = stop
-        self._held = ""  # decoded, but perhaps the beginning of a stop string
+        self._held = ""  # decoded, but perhaps the beginning of a string that is looked for
         self._stream = stream_after(tokenizer, start)
+        self._reasoning = reasoning
+        self._begun = reasoning is None or reasoning.is_open  # it is known whether the text begins with reasoning
+        self._in_reasoning = reasoning is not None and reasoning.is_open
 
     def push(self, token: int) -> str:
         """Return the text that became final with this id."""
         return self._release(self._stream.push(token))
+
+    def mark(self, string: str) -> str:
+        """Return the text that became final with a special id that opens or closes the reasoning, and its string."""
+        return self.finish() + ("" if self.stopped else self._release(string))
 
     def finish(self) -> str:
         """Return the text that was held back, without a last character whose bytes are not complete."""
@@ -143,12 +157,40 @@ class TextDecoder:
     def _release(self, piece: str) -> str:
         if not self._stop:
             return piece
-        text = self._held + piece
-        found = [at for string in self._stop if (at := text.find(string)) >= 0]
+        reasoning, text = self._after_reasoning(self._held + piece)
+        found = [at for string in self._stop if (at := text.find(string)) >= 0] if self._is_searched() else []
         self.stopped = bool(found)
-        end = min(found) if found else len(text) - overlap_at_end(text, self._stop)
+        if found:
+            end = min(found)
+        elif self._is_searched():
+            end = len(text) - overlap_at_end(text, self._stop)
+        else:
+            end = 0
         self._held = text[end:]
-        return text[:end]
+        return reasoning + text[:end]
+
+    def _is_searched(self) -> bool:
+        """Return True if stop strings are looked for in what comes next."""
+        return self._begun and not self._in_reasoning
+
+    def _after_reasoning(self, text: str) -> tuple[str, str]:
+        """Divide a text into what is final of the reasoning, and the rest, in which the next string is looked for."""
+        if self._reasoning is None:
+            return "", text
+        opening, closing = self._reasoning.opening, self._reasoning.closing
+        if not self._begun:
+            body = text.lstrip()
+            if len(body) < len(opening) and opening.startswith(body):
+                return "", text
+            self._begun, self._in_reasoning = True, body.startswith(opening)
+        if not self._in_reasoning:
+            return "", text
+        inside, close, rest = text.partition(closing)
+        if close:
+            self._in_reasoning = False
+            return inside + close, rest
+        end = len(text) - overlap_at_end(text, [closing])
+        return text[:end], text[end:]
 
 
 def overlap_at_end(text: str, stop: Sequence[str]) -> int:
