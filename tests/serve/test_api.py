@@ -251,8 +251,10 @@ def test_scoring_a_text_as_evaluation_harnesses_do(client: openai.OpenAI, runs: 
             model="char", prompt=[text, "집"], max_tokens=0, echo=True, logprobs=1, stream=stream
         )
         choices = [choice for one in (answers if stream else [answers]) for choice in one.choices]
-        assert [choice.text for choice in choices] == [text, "집"]
-        assert [choice.finish_reason for choice in choices] == ["length", "length"]
+        for number, whole in enumerate([text, "집"]):
+            pieces = [choice for choice in choices if choice.index == number]
+            assert [piece.text for piece in pieces] == ([whole, ""] if stream else [whole])
+            assert [piece.finish_reason for piece in pieces] == ([None, "length"] if stream else ["length"])
         assert len(choices[0].logprobs.token_logprobs) == len(text)
         assert all(value < 0 for value in choices[0].logprobs.token_logprobs[1:])
     assert client.completions.create(model="char", prompt="집", max_tokens=0, echo=True).choices[0].text == "집"
