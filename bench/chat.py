@@ -1,13 +1,14 @@
-"""From nothing to a model that answers: python bench/chat.py [--minutes 10] [--out runs/chat]
+"""From nothing to a model that answers: python bench/chat.py [--minutes 30] [--out runs/chat]
 
     python bench/chat.py --skip pretrained --out runs/direct       # conversations without pretraining
     python bench/chat.py --no-thinking --out runs/no-thinking      # no worked steps before answers
 
 Pretraining on `stories` and `talk` as plain text, then conversations (SFT), then rewards for right answers, most of
-them to questions of the weakest skills: `jumok train`, for so many minutes (or --steps) each. After each stage two
-tables are printed. That of skills has the share of right answers to questions of the test part of `talk`, whose names,
-numbers and words were not in training. That of free messages (`jumok corpus write talk --part free`) has the share of
-fitting or honest answers. Below each stands how many answers are wrong, empty, or do not end by themselves.
+them to questions of the weakest skills: `jumok train`, for a third, a half and a sixth of the minutes (or of --steps).
+After each stage two tables are printed. That of skills has the share of right answers to questions of the test part of
+`talk`, whose names, numbers and words were not in training. That of free messages (`jumok corpus write talk --part
+free`) has the share of fitting or honest answers. Below each stands how many answers are wrong, empty, or do not end by
+themselves.
 
 Which skills are the weakest is decided by other questions of the test part, none of which is among those of the table.
 A stage that was stopped goes on, and one that has ended is not repeated.
@@ -34,10 +35,10 @@ from jumok.inference.requests import text_request
 from jumok.inference.sampling import Sampling
 
 JUMOK = [sys.executable, "-m", "jumok"]
-STAGES = {  # what each trains on, and options
-    "pretrained": (("stories.txt", "talk.txt"), ()),
-    "tuned": (("talk.jsonl",), ("--task", "chat")),
-    "rewarded": (("rewards.jsonl",), ("--task", "reward")),
+STAGES = {  # what each trains on, options, and its share of the time
+    "pretrained": (("stories.txt", "talk.txt"), (), 1 / 3),
+    "tuned": (("talk.jsonl",), ("--task", "chat"), 1 / 2),
+    "rewarded": (("rewards.jsonl",), ("--task", "reward"), 1 / 6),
 }
 WEAKEST = 4  # skills whose questions all stand in rewards.jsonl; of the others one of
 OTHERS = 8
@@ -48,8 +49,8 @@ LONGEST = 160  # tokens of an answer
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=Path("runs/chat"), help="folder of texts, runs and figures")
-    parser.add_argument("--minutes", type=float, default=10, help="of each stage")
-    parser.add_argument("--steps", type=int, help="of each stage, instead of minutes")
+    parser.add_argument("--minutes", type=float, default=30, help="of all stages together")
+    parser.add_argument("--steps", type=int, help="of all stages together, instead of minutes")
     parser.add_argument("--rows", type=int, default=40_000, help="conversations to train on")
     parser.add_argument("--test-rows", type=int, default=2_000, help="conversations of the test part")
     parser.add_argument("--no-thinking", action="store_true", help="no worked steps before answers")
@@ -64,9 +65,8 @@ def main() -> None:
     write(given.out / "talk.jsonl", "talk", *rows)
     write(given.out / "free.jsonl", "talk", "--part", "free")
     write(given.out / "test.jsonl", "talk", "--part", "test", "--rows", str(given.test_rows), *steps)
-    length = ["--minutes", f"{given.minutes:g}"] if given.steps is None else ["--steps", str(given.steps)]
     before, tables = None, {}
-    for stage, (texts, options) in STAGES.items():
+    for stage, (texts, options, share) in STAGES.items():
         if stage in given.skip:
             continue
         run, figures = given.out / stage, given.out / f"{stage}.json"
@@ -74,6 +74,8 @@ def main() -> None:
             asked = write_other_questions(given.out, given.test_rows, not given.no_thinking)
             skills = judge_chat(given.out / "tuned", asked)
             write_rewards(given.out / "rewards.jsonl", skills, given.rows, not given.no_thinking)
+        minutes = ["--minutes", f"{share * given.minutes:g}"]
+        length = minutes if given.steps is None else ["--steps", str(round(share * given.steps))]
         init = [] if before is None else ["--init", str(before)]
         train(run, [*(str(given.out / text) for text in texts), *options, *init, *length])
         if not figures.exists():
