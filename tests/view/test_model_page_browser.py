@@ -491,6 +491,26 @@ def test_blanks_are_filled(model_page: ModelPages, visit: Visits) -> None:
     assert page.input_value("#prompt") == f"나는 {best}에 갔다."
 
 
+def test_blanks_of_another_text_are_not_filled(model_page: ModelPages, visit: Visits) -> None:
+    """A candidate that was pressed before the text was read again went to a place of the text before."""
+    page = visit(model_page("bert"), text="나는 [MASK]에 갔다.")
+    until(page, "document.querySelectorAll('.candidate').length === 8")
+    stale = page.evaluate(
+        """() => {
+            const field = document.getElementById("prompt");
+            field.value = "어제 " + field.value;
+            field.dispatchEvent(new Event("input"));
+            return document.querySelector(".blanks").inert && document.getElementById("fill-all").disabled;
+        }"""
+    )
+    assert stale
+    until(page, "!document.querySelector('.blanks').inert && !document.getElementById('fill-all').disabled")
+    page.click("#fill-all")
+    value = page.input_value("#prompt")
+    assert value.startswith("어제 나는 ")
+    assert value.endswith("에 갔다.")
+
+
 def test_an_answer_with_cross_attention(model_page: ModelPages, visit: Visits) -> None:
     page = visit(model_page("pairs"))
     page.fill("#prompt", "갔다.")

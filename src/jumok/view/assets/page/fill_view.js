@@ -50,6 +50,7 @@ export class FillView extends FieldView {
 
   typed() {
     this.changed();
+    this.stale(true);
     if (this.field.value.includes(MASK)) {
       this.afterPause(() => void this.predict());
       return;
@@ -62,15 +63,21 @@ export class FillView extends FieldView {
     const found = await this.latest(this.session.engine.fill(this.field.value, { top: LISTED }));
     if (!found) return;
     this.found = found;
+    this.stale(false);
     this.render();
     this.frame.announce(found.text);
+  }
+
+  /** Candidates are put in at places of the text that was read, so none may be chosen for another text. @param {boolean} is */
+  stale(is) {
+    this.blanks.inert = is;
+    this.all.disabled = is || !this.found;
   }
 
   render() {
     const { found } = this;
     this.insert.title = t("fill.insert.about", { mask: MASK });
     this.none.hidden = found !== null || this.field.value.includes(MASK);
-    this.all.disabled = !found;
     this.result.hidden = !found;
     this.blanks.replaceChildren(...(found?.masks ?? []).map(({ candidates }, i) => this.blank(candidates, i)));
     if (found) this.whole.replaceChildren(...this.filledParts(found));
