@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import math
+import shlex
 import shutil
 import sys
 from collections.abc import Sequence
@@ -26,6 +27,7 @@ from jumok.runs.parameters import parameters_of
 from jumok.text import Table
 from jumok.text.conversations import from_conversations
 from jumok.training import optim
+from jumok.training.run_record import further_command
 from jumok.training.tasks import reward as module
 from jumok.training.tasks.reward import Reward, advantages, divergences
 from jumok.training.trainer import Trainer
@@ -508,6 +510,20 @@ def test_a_file_is_run_only_where_it_is_named(tmp_path: Path) -> None:
     moved = file(tmp_path, Path(path).read_text(encoding="utf-8"), "moved.py")
     Trainer.resume(tmp_path / "run", reward=moved, device="cpu").close()
     assert mark.exists()
+
+
+def test_a_file_of_the_model_to_begin_with_is_not_run(tmp_path: Path) -> None:
+    """With the material of the run in `init`, its settings were taken, and with them a stranger's file was run."""
+    mark = tmp_path / "mark"
+    path = file(tmp_path, f"from pathlib import Path\nPath({str(mark)!r}).touch()\n{SPACES}")
+    first = begin(tmp_path, reward=path)
+    list(first.run())
+    mark.unlink()
+    with Trainer.start(tmp_path / "further", table(), task="reward", steps=2, init=tmp_path / "run") as further:
+        assert further.config.to_dict()["reward"] == "checks"
+    assert not mark.exists()
+    command = further_command(tmp_path / "run", first.task.data, first.model.config, first.config)
+    assert f"--reward={path}" in shlex.split(command)
 
 
 def test_another_reward_is_refused(tmp_path: Path) -> None:

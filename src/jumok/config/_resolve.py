@@ -119,7 +119,8 @@ def resolve(
 
     A configuration that is passed holds as it is. For one that is not, the defaults of its fields are replaced in this
     order: by those of the task, of the family, and of the material or of a start from another model; and last by what
-    was given by name. With the task and the material of the run that has trained `init` it learns as that run did.
+    was given by name. With the task and the material of the run that has trained `init` it learns as that run did, but
+    for a Python file, which is named anew.
 
     Args:
         shape: the configuration of the model, or its class. training: of training; None: what follows from the rest.
@@ -146,7 +147,9 @@ def resolve(
     if init is None:
         story.append(material)
     elif trained_with is not None and _learns_alike(trained_with, task, given):
-        story.append({n: trained_with[n] for n in {*LEARNING, *task_fields(task)} & trained_with.keys()})
+        names = {*LEARNING, *task_fields(task)} & trained_with.keys()
+        # What is a Python file (of rewards) would be run, and the folder of `init` may be a stranger's.
+        story.append({n: trained_with[n] for n in names if not str(trained_with[n]).endswith(".py")})
     elif given.get("lora") is None:
         story += [INIT, task.init_defaults]
     else:
