@@ -20,6 +20,8 @@ from torch import Tensor
 import jumok
 from conftest import TINY, Jumok, assert_same, events_of, only, run_until
 from jumok.errors import ConfigError, JumokError, ResumeError, RunError, TextError
+from jumok.evaluation.chat import Question
+from jumok.inference.chat import Answer
 from jumok.models.gpt import GPT
 from jumok.models.tensors import load_tensors
 from jumok.runs.events import Eval, Event, Finish, Sample, Step
@@ -30,6 +32,7 @@ from jumok.training import optim
 from jumok.training.run_record import further_command
 from jumok.training.tasks import reward as module
 from jumok.training.tasks.reward import Reward, advantages, divergences
+from jumok.training.tasks.rewards import reward_of
 from jumok.training.trainer import Trainer
 from talking_models import talking, taught
 
@@ -294,6 +297,20 @@ def test_modules_beside_a_reward_file(tmp_path: Path) -> None:
     assert not {"pairs", "pairs.weights", "scoring"} & ({*sys.modules} - modules)
 
 
+def test_a_reward_file_may_remove_its_modules(tmp_path: Path) -> None:
+    """Some files reload a module beside them; that was a KeyError of the rewards."""
+    file(tmp_path, "WEIGHT = 1.0\n", "weights.py")
+    again = "    sys.modules.pop('weights', None)\n    import weights\n    return weights.WEIGHT\n"
+    leave = "    del sys.modules['weights']\n    return 1.0\n"
+    for body in (again, leave):
+        function, _ = reward_of(
+            file(tmp_path, f"import sys\nimport weights\n\n\ndef reward(messages, answer):\n{body}")
+        )
+        question = Question([{"role": "user", "content": "하나?"}], 1, "", "", counts=True)
+        answer = Answer(text="둘", reasoning="", ids=(1,), finish="stop")
+        assert [function(question, answer) for _ in range(2)] == [1.0, 1.0]
+
+
 # --- runs -------------------------------------------------------------------------------------------------------------
 
 
@@ -398,6 +415,8 @@ def test_wrong_settings(tmp_path: Path, settings: dict[str, Any], error: type[Ex
     [
         ("raise RuntimeError('no')", r"cannot be run \(RuntimeError: no\)"),
         ("def reward(messages", "SyntaxError"),
+        ("import sys\nsys.exit(0)", r"cannot be run \(SystemExit: 0\)"),
+        ("def reward(messages, answer):\n    raise SystemExit", "the result was SystemExit"),
         ("score = 3", r"has no function reward\(messages, answer\)"),
         ("def reward(messages, answer):\n    return float('nan')", "the result was nan"),
         ("def reward(messages, answer):\n    return 'good'", "the result was 'good'"),
@@ -410,6 +429,7 @@ def test_wrong_settings(tmp_path: Path, settings: dict[str, Any], error: type[Ex
     ],
 )
 def test_a_file_that_gives_no_rewards(tmp_path: Path, source: str, words: str) -> None:
+    """A file that calls `sys.exit(0)` ended the training without a word, and with the exit code of success."""
     with pytest.raises(JumokError, match=words):
         begin(tmp_path, reward=file(tmp_path, source))
     assert not (tmp_path / "run").exists()

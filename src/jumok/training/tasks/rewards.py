@@ -82,7 +82,7 @@ def _from_file(path: Path) -> tuple[RewardFunction, dict[str, str]]:
     try:
         with beside.imported():
             function = runpy.run_path(str(path)).get("reward")
-    except Exception as error:  # whatever the file does
+    except (Exception, SystemExit) as error:  # whatever the file does
         raise ConfigError(
             "{--reward {path}}: the file cannot be run ({kind}: {error}).",
             path=path,
@@ -97,7 +97,7 @@ def _from_file(path: Path) -> tuple[RewardFunction, dict[str, str]]:
             with beside.imported():
                 returned: Any = function([dict(message) for message in question.before], answer.text)
             value = _number(returned)
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise _refused(path, answer, f"{type(error).__name__}: {error}") from error
         if value is None or not math.isfinite(value):
             raise _refused(path, answer, repr(returned)[:100])
@@ -130,7 +130,7 @@ class _ModulesBeside:
             new = {name for name in {*sys.modules} - {*before} if self._holds(name)}
             self._modules |= {name: sys.modules[name] for name in new}
             for name in self._modules:
-                del sys.modules[name]
+                sys.modules.pop(name, None)  # the file may have removed it
             sys.modules.update({name: before[name] for name in self._modules.keys() & before})
 
     def identities(self) -> dict[str, str]:
