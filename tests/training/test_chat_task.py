@@ -212,6 +212,8 @@ def test_rows_of_each_skill_are_held_out(begin: Begin) -> None:
     skills = [Counter(row[1] for row in part) for part in (task.train, task.held_out)]
     assert abs(skills[0]["long"] / skills[0].total() - skills[1]["long"] / skills[1].total()) < 0.05
     assert task_of(begin("other", val=0.0)).held_out == []
+    own = [(messages, str(number), checks) for number, (messages, _, checks) in enumerate(rows)]
+    assert len(task_of(begin("ids", table=from_rows(COLUMNS, own), val=0.25)).held_out) == 20, "each has its own skill"
     assert task_of(begin("file", val_text=talks(7, seed=2))).held_out == talks(7, seed=2).rows
 
 

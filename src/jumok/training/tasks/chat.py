@@ -119,7 +119,11 @@ class Chat(Task[GPT]):
         whole = {len(cell): set[str]() for cell in map(_joined, parts)}
         for cell in map(_joined, parts):
             whole[len(cell)].add(cell)
-        return [(_question(one, whole), skill) for one, skill in zip(parts, table.column("skill"), strict=True)]
+        skills = table.column("skill")
+        rows = Counter(skills)  # a skill of a single row, such as an id, has no share to give
+        return [
+            (_question(one, whole), skill if rows[skill] > 1 else "") for one, skill in zip(parts, skills, strict=True)
+        ]
 
     @classmethod
     def adapt_tokenizer(cls, tokenizer: Tokenizer, before: Sequence[int] = ()) -> Tokenizer:
