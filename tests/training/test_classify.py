@@ -216,6 +216,12 @@ def test_a_resumed_run_and_another_seed_hold_out_the_same_rows(start_run: Start)
         assert [part.rows[row].tolist() for row in range(6)] == [parts[0].rows[row].tolist() for row in range(6)]
 
 
+def test_labels_of_one_row_each_are_probably_another_column(start_run: Start):
+    """More rows, or a larger part to hold out, were the advice for a column of ids."""
+    with pytest.raises(TextError, match=r"each of the 30 rows has a label of its own.* in another column"):
+        start_run(table(*[(f"좋아요 {number}", str(number)) for number in range(30)]))
+
+
 def test_a_label_that_only_the_held_out_file_has_is_an_error(start_run: Start, tmp_path: Path):
     with pytest.raises(TextError, match=r"1 held-out rows .*'중립'; training has '긍정', '부정'\. Correct"):
         start_run(val_text=table(("좋아요", "긍정"), ("그래요", "중립")))

@@ -26,6 +26,8 @@ def draw_rows(questions: Sequence[str], strata: Sequence[str], share: float) -> 
         strata: the label of each row, or "".
         share: of the rows to hold out.
     """
+    if not share:
+        return []
     groups: dict[str, list[int]] = {}
     for row, question in enumerate(questions):
         if words := question.split():

@@ -96,6 +96,12 @@ class Classification(TableTask[Any]):
         material = super().material(source, held_out, val)
         train, held = material.parts(labelled)
         require_classes(train, held)
+        if val > 0 and len({label for _, label in train}) == len(train) > len(held) == 0:
+            raise TextError(
+                "each of the {count:,} rows has a label of its own, so none can be held out; is the label in another "
+                "column? {--val 0} trains without validation.",
+                count=len(train),
+            )
         if val > 0 and not held:
             raise material.nothing_to_hold_out(val)
         return material
