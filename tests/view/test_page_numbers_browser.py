@@ -17,11 +17,15 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from jumok.inference.answer import answer
+from jumok.inference.classify import predict
+from jumok.inference.fill_mask import fill_mask
 from jumok.interpret.ablation import ablate
 from jumok.interpret.record import record
 from jumok.models import Model
 from jumok.view.model_page import ModelPage, rounded
-from model_pages import TEXT, Visits, gpt, until, written
+from model_pages import TEXT, Visits, bert, classifier, gpt, pairs, until, written
+from printed_numbers import mistake_of
 
 pytestmark = [pytest.mark.browser, pytest.mark.long]
 
@@ -668,3 +672,64 @@ def test_nothing_untrue_flashes_while_a_step_is_computed(model_page: Callable[[s
         page = visit(model_page("gpt"), text=TEXT, link=f"view={view}", before=watch)
         until(page, f"document.querySelector('#panel-{view} canvas') && session.ids.length")
         assert not [one for one in page.evaluate("[...window.said]") if "Write something" in one]
+
+
+def require_true(shown: str, truth: float, what: object) -> None:
+    mistake = mistake_of(shown, truth)
+    assert mistake is None, (what, mistake)
+
+
+def shared(visit: Visits, model: Model, folder: Path, text: str) -> Any:
+    return visit(ModelPage(model, "shared").save(folder / "page.html"), text=text)
+
+
+def test_a_classifier_prints_what_python_computes(visit: Visits, tmp_path: Path) -> None:
+    """The probability of each class, and by how much it changes without each word."""
+    model = classifier()
+    page = shared(visit, model, tmp_path, TEXT)
+    until(page, "document.querySelectorAll('.more tbody tr').length")
+    words = [(word.group(), TEXT[: word.start()].removesuffix(" ") + TEXT[word.end() :])
+             for word in re.finditer(r"\S+", TEXT)]  # fmt: skip
+    whole, *without = predict(rounded(model).double(), [TEXT, *(rest for _, rest in words)])
+    for label, shown in zip(model.config.labels, page.locator(".label-value").all_inner_texts(), strict=True):
+        require_true(shown, whole.probabilities[label], label)
+    now = math.log(whole.probabilities[whole.label])
+    changes = [math.log(one.probabilities[whole.label]) - now for one in without]
+    expected = sorted(zip([word for word, _ in words], changes, strict=True), key=lambda one: one[1])
+    page.click(".more summary")
+    rows = [line.split("\t") for line in page.inner_text(".more tbody").splitlines()]
+    assert [word for word, _ in rows] == [word for word, _ in expected]
+    for (word, shown), (_, change) in zip(rows, expected, strict=True):
+        require_true(shown, change, word)
+    titles = page.locator(".decisive span").evaluate_all("(all) => all.map(({ title }) => title)")
+    for title, (word, _), change in zip(titles, words, changes, strict=True):
+        assert title.startswith(f"{word}: ")
+        require_true(NUMBER.findall(title.removeprefix(word))[0].replace("+", ""), change, title)
+    [most] = re.findall(r"stands for (\S+) nats", page.locator("#panel-classify").inner_text())
+    require_true(most, max(map(abs, changes)), "deepest colour")
+
+
+def test_blanks_print_what_python_computes(visit: Visits, tmp_path: Path) -> None:
+    model = bert()
+    text = "나는 [MASK]교에 [MASK]다."
+    page = shared(visit, model, tmp_path, text)
+    until(page, "document.querySelectorAll('.candidate').length === 16")
+    expected = fill_mask(rounded(model).double(), text, top=8)
+    for blank, mask in zip(page.locator(".blank").all(), expected.masks, strict=True):
+        best, *_ = shares = [each.probability for each in mask.candidates]
+        require_true(NUMBER.findall(blank.locator(".keys").inner_text())[0], best, mask)
+        for row, share in zip(blank.locator(".candidate").all(), shares, strict=True):
+            require_true(row.locator("b").inner_text(), share, mask)
+            require_true(str(row.get_attribute("aria-label")).rpartition(" ")[2], share, mask)
+    assert page.inner_text(".filled") == expected.text
+
+
+def test_an_answer_prints_what_python_computes(visit: Visits, tmp_path: Path) -> None:
+    model = pairs()
+    page = shared(visit, model, tmp_path, TEXT)
+    until(page, "!session.writing && document.querySelector('.figures').textContent")
+    [[expected]] = answer(rounded(model).double(), [TEXT])
+    assert page.inner_text(".answer-text").strip() == expected.text.strip()
+    figures = page.inner_text(".figures")
+    require_true(NUMBER.findall(figures)[0], expected.score, figures)
+    assert ("context length" in figures) == (expected.finish == "length")

@@ -1,5 +1,7 @@
 """The numbers that the viewer prints, each read with its label, against the recording of PyTorch.
 
+The viewer is a page of its own or the tab Attention of a shared page, whose model can have heads that are off.
+
 A printed number is right if it is off by at most one in its last digit, so a page may print only digits that are true,
 whatever the precision of the numbers in its file.
 """
@@ -11,6 +13,7 @@ import sys
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +22,13 @@ import pytest
 import torch
 
 import jumok
+from jumok.interpret.ablation import ablate
 from jumok.interpret.heads import profile
 from jumok.interpret.text_loss import masked_in_turn
+from jumok.view.model_page import ModelPage, rounded
 from jumok.view.schema import to_json
-from model_pages import TEXT, Visits, bert, gpt, pairs, until
+from model_pages import HOSTILE, TEXT, Visits, bert, classifier, gpt, pairs, until
+from printed_numbers import NUMBER, mistake_of
 
 pytestmark = pytest.mark.browser
 
@@ -44,44 +50,26 @@ MADE: dict[str, tuple[Callable[[], Any], dict[str, Any]]] = {
     "pairs": (pairs, {"text": SHORT, "target": "밥을 먹었다"}),
     "long": (lambda: gpt(context_length=512), {"text": TEXT * 12}),
 }
+OFF = [(0, 1), (1, 3)]
+# The view of a shared page that holds a viewer, once that shows what the page has written.
+SHARED = """(window.tab = [...made.values()].map(({ view }) => view).find(({ shell }) => shell)) && !session.writing
+  && (tab.known === undefined || session.ids.length && tab.known === JSON.stringify([session.ids, session.off]))"""
 Require = Callable[[str, str, float], None]
-RAISED = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁻", "0123456789-")
-NUMBER = re.compile(
-    r"^(?P<sign>[<≈]?)(?P<value>[−+]?(?:\d+(?:\.\d*)?|\.\d+))(?:×10(?P<power>[⁰¹²³⁴⁵⁶⁷⁸⁹⁻]+))?(?P<percent>%?)$"
-)
-
-
-def mistake_of(printed: str, truth: float) -> str | None:
-    """Return what is wrong with a printed number, or None."""
-    order = re.fullmatch(r"≈10([⁰¹²³⁴⁵⁶⁷⁸⁹⁻]+)", printed)
-    if order:
-        return None if abs(np.log10(truth) - int(order[1].translate(RAISED))) <= 2 else f"{printed}: {truth}"
-    match = NUMBER.match(printed)
-    if match is None:
-        return f"{printed!r} is no number"
-    factor = 10.0 ** int((match["power"] or "0").translate(RAISED)) * (0.01 if match["percent"] else 1)
-    value = float(match["value"].replace("−", "-")) * factor
-    unit = 10.0 ** -len(match["value"].partition(".")[2]) * factor
-    if match["sign"] == "<":
-        return None if 0 <= truth < value else f"{printed}: {truth}"
-    if match["sign"] == "≈":
-        unit = 2 * 10 ** np.floor(np.log10(max(abs(value), unit)))
-    return None if abs(value - truth) <= unit * (1 + 1e-3) else f"{printed}: {truth}"
 
 
 class Truth:
     """What the model computes: weights, queries and keys of each head, and the logarithms of its probabilities."""
 
-    def __init__(self, model: Any, made: Any) -> None:
-        ids = [[token["id"] for token in one["tokens"]] for one in made.trace["sequences"]]
+    def __init__(self, model: Any, ids: list[list[int]], off: list[tuple[int, int]]) -> None:
+        self.model, self.sequences = model, ids
         inputs = [torch.tensor([one]) for one in ids]
         self.ids = ids[-1]
         self.logs: dict[int, Any] = {}  # by the position that is predicted
         with torch.inference_mode():
-            with jumok.record(model) as recording:
+            with ablate(model, off) if off else nullcontext(), jumok.record(model) as recording:
                 logits = model(*inputs)
             self.records = {(one.block, one.layer): one for one in recording.attentions}
-            if made.trace["model"]["kind"] == "bert":
+            if isinstance(model, jumok.BERT):
                 masked, places = masked_in_turn(model, inputs[0][0])
                 logs = model.mlm_logits(model(masked)).log_softmax(dim=-1)
                 for row, inside in enumerate(places):
@@ -102,54 +90,79 @@ class Truth:
 def printing(
     request: pytest.FixtureRequest, visit: Visits, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> Iterator[tuple[Any, Truth, Require]]:
-    """A page with so many bits, what PyTorch computes, and a function that compares the two."""
+    """A page, what PyTorch computes, and a function that compares the two.
+
+    The page is a viewer with so many bits, or a shared one, of the whole model or without the heads of `OFF`.
+    """
     name, bits = request.param
-    if bits == 8:
-        monkeypatch.setattr(sys.modules[to_json.__module__], "budget", lambda _: 0)
-        monkeypatch.setattr(sys.modules[to_json.__module__], "LEVELS", (255,))
     make, how = MADE[name]
     model = make()
-    made = jumok.view(model, layer=1, exact=bits == "exact", **how)
-    assert {one["bits"] for one in made.trace["attentions"]} == {8 if bits == 8 else 16}
-    page = visit(made.save(tmp_path / "page.html"), before=READ, **WINDOW)
+    off = OFF if bits == "off" else []
+    if bits in ("all", "off"):
+        path = ModelPage(model, name).save(tmp_path / "page.html")
+        page = visit(path, text=how["text"], link="view=attention", before=READ, **WINDOW)
+        page.evaluate("(off) => session.set({ off })", off)
+        until(page, SHARED)
+        page.evaluate("tab.shell.host.ready")
+        page.evaluate("""() => {
+          const { shell } = tab;
+          window.viewer = shell.face();
+          window.choose = (link) => shell.choose({ zoom: null, "x.side": null, ...shell.store.read(link) });
+        }""")
+        model = rounded(model).double()
+        ids = page.evaluate("tab.shell.trace.sequences.map(({ tokens }) => tokens.map(({ id }) => id))")
+    else:
+        if bits == 8:
+            monkeypatch.setattr(sys.modules[to_json.__module__], "budget", lambda _: 0)
+            monkeypatch.setattr(sys.modules[to_json.__module__], "LEVELS", (255,))
+        made = jumok.view(model, layer=1, exact=bits == "exact", **how)
+        assert {one["bits"] for one in made.trace["attentions"]} == {8 if bits == 8 else 16}
+        page = visit(made.save(tmp_path / "page.html"), before=READ, **WINDOW)
+        page.evaluate("window.viewer = window.jumok; window.choose = (link) => { location.hash = link; };")
+        ids = [[token["id"] for token in one["tokens"]] for one in made.trace["sequences"]]
     mistakes: list[str] = []
 
     def require(label: str, printed: str, truth: float) -> None:
         mistake = mistake_of(printed, float(truth))
         mistakes.extend([f"{label}: {mistake}"] if mistake else [])
 
-    yield page, Truth(model, made), require
+    yield page, Truth(model, ids, off), require
     assert not mistakes, "\n".join(mistakes[:40])
+
+
+def part(page: Any, name: str) -> Any:
+    """A part of the viewer, whose name has a prefix in a shared page."""
+    return page.locator(f":is(#{name}, #viewer-{name})")
 
 
 def opened(page: Any, **state: Any) -> None:
     """Choose a state by the address, and wait until it is painted, and only this picture is in `drawn`."""
     chosen = {name: value for name, value in state.items() if name in ("view", "block", "layer", "head")}
-    for part in (chosen, state):  # a block of other tokens forgets the token
+    for fields in (chosen, state):  # a block of other tokens forgets the token
         deadline = time.monotonic() + 20
         while True:
-            shown = page.evaluate("window.jumok.state")
-            if all(str(shown[name]) == str(value) for name, value in part.items() if name != "heads"):
+            shown = page.evaluate("window.viewer.state")
+            if all(str(shown[name]) == str(value) for name, value in fields.items() if name != "heads"):
                 break
-            assert time.monotonic() < deadline, (part, shown)
-            page.evaluate("(link) => { location.hash = link; }", "&".join(f"{a}={b}" for a, b in part.items()))
+            assert time.monotonic() < deadline, (fields, shown)
+            page.evaluate("window.choose", "&".join(f"{a}={b}" for a, b in fields.items()))
             page.wait_for_timeout(150)  # the page writes its state to the address, too, and may be the last
-    page.evaluate("(link) => { location.hash = link; }", "&".join(f"{a}={b}" for a, b in state.items()))
+    page.evaluate("window.choose", "&".join(f"{a}={b}" for a, b in state.items()))
     page.wait_for_timeout(200)
-    page.evaluate("window.drawn = []; document.getElementById('stage').dispatchEvent(new Event('scroll'))")
+    page.evaluate("window.drawn = []; document.querySelector('.viewer-stage').dispatchEvent(new Event('scroll'))")
     until(page, "window.drawn.length > 0")
 
 
 def table(page: Any) -> list[list[str]]:
     """The rows of the table below the picture."""
-    if page.locator("#table").is_hidden():
-        page.click("#table-toggle")
-    return [line.split("\t") for line in page.locator("#table tbody").inner_text().splitlines()]
+    if part(page, "table").is_hidden():
+        part(page, "table-toggle").click()
+    return [line.split("\t") for line in part(page, "table").locator("tbody").inner_text().splitlines()]
 
 
 def bars(page: Any, panel: str) -> list[tuple[str, str]]:
     """Labels and numbers beside the picture."""
-    rows = page.locator(f"#panel {panel} li").all()
+    rows = part(page, "panel").locator(f"{panel} li").all()
     return [(row.locator("> *").first.inner_text(), row.locator(".bar-value").inner_text()) for row in rows]
 
 
@@ -164,8 +177,8 @@ def drawn_lines(page: Any) -> list[list[str]]:
 
 def cells_of(page: Any, shape: tuple[int, int]) -> dict[tuple[int, int], str]:
     """The numbers in the cells of the matrix, by row and column."""
-    box = page.locator("#stage").bounding_box()
-    corner, other = (page.evaluate("(i) => window.jumok.locate({ token: i, key: i })", i) for i in (0, 1))
+    box = part(page, "stage").bounding_box()
+    corner, other = (page.evaluate("(i) => window.viewer.locate({ token: i, key: i })", i) for i in (0, 1))
     found = {}
     for text, x, y, _ in page.evaluate("window.drawn"):
         column = round((x - corner["x"] + box["x"]) / (other["x"] - corner["x"]))
@@ -176,15 +189,16 @@ def cells_of(page: Any, shape: tuple[int, int]) -> dict[tuple[int, int], str]:
 
 
 def tooltip(page: Any, **what: int) -> str:
-    place = page.evaluate("(what) => window.jumok.locate(what)", what)
+    place = page.evaluate("(what) => window.viewer.locate(what)", what)
     page.mouse.move(place["x"] + 1, place["y"])
     page.mouse.move(place["x"], place["y"])
-    until(page, "!document.getElementById('tooltip').hidden")
-    text = str(page.locator("#tooltip").inner_text())
+    until(page, "!document.querySelector('.viewer-tooltip').hidden")
+    text = str(part(page, "tooltip").inner_text())
     page.mouse.move(2, 2)
     return text
 
 
+SHARED_CASES = (("modern", "all"), ("modern", "off"), ("classic", "off"), ("pairs", "all"))
 CASES = [(name, bits) for name in ("modern", "classic", "bert", "pairs") for bits in (16, 8)]
 
 
@@ -197,7 +211,7 @@ def cases(*more: tuple[str, Any]) -> Any:
     return pytest.mark.parametrize("printing", every, indirect=True)
 
 
-@cases(("modern", "exact"), ("long", 16))
+@cases(("modern", "exact"), ("long", 16), ("long", "off"), *SHARED_CASES)
 def test_every_weight_is_the_model_s(printing: tuple[Any, Truth, Require]) -> None:
     """Neurons printed 0.5534, Matrix 55.6%, and the weight was 0.5559."""
     page, truth, require = printing
@@ -217,12 +231,12 @@ def test_every_weight_is_the_model_s(printing: tuple[Any, Truth, Require]) -> No
         assert len(listed) > 2
         for (label, share), best in zip(listed, order, strict=False):
             require(f"{view} {block} bar {label}", share, row[best])
-        text = page.locator("#panel").inner_text()
+        text = part(page, "panel").inner_text()
         for share in re.findall(r"visible tokens?: ([≈<]?[\d.]+%)", text):
             require(f"{view} {block} rest", share, 1 - row[order[: len(listed)]].sum())
         for share in re.findall(r"A full bar is ([≈<]?[\d.]+%)", text):
             require(f"{view} {block} full bar", share, row.max())
-        named = re.findall(r"‘[^’]+’ ([≈<]?[\d.]+%)", page.evaluate("window.jumok.summary"))
+        named = re.findall(r"‘[^’]+’ ([≈<]?[\d.]+%)", page.evaluate("window.viewer.summary"))
         for share, best in zip(named, order, strict=False):
             require(f"{view} {block} summary", share, row[best])
 
@@ -246,7 +260,7 @@ def test_every_weight_is_the_model_s(printing: tuple[Any, Truth, Require]) -> No
             require(f"matrix {block} tooltip", shown, value)
 
 
-@cases(("modern", "exact"))
+@cases(("modern", "exact"), *SHARED_CASES)
 def test_every_step_of_a_weight_is_the_model_s(printing: tuple[Any, Truth, Require]) -> None:
     """The formula printed q·k = 55.005 where it is 55.157, and k₁ = 0.00 where it is -0.011."""
     page, truth, require = printing
@@ -264,7 +278,7 @@ def test_every_step_of_a_weight_is_the_model_s(printing: tuple[Any, Truth, Requi
             for cell, value in zip(cells, (dot[j], score[j], weights[j]), strict=True):
                 if j in seen:
                     require(f"neurons {block} table {j}", cell, value)
-        numbers = re.findall(r"[≈−]*\d+(?:\.\d+)?", page.evaluate("window.jumok.summary").rpartition(": ")[2])
+        numbers = re.findall(r"[≈−]*\d+(?:\.\d+)?", page.evaluate("window.viewer.summary").rpartition(": ")[2])
         for number, value in zip(numbers, (score[key], weights[key]), strict=True):
             require(f"neurons {block} summary", number, value)
 
@@ -290,7 +304,7 @@ def test_every_step_of_a_weight_is_the_model_s(printing: tuple[Any, Truth, Requi
                 require(f"neurons {block} row {j}", number, value)
 
 
-@cases(("long", 16))
+@cases(("long", 16), *SHARED_CASES)
 def test_every_probability_is_the_model_s(printing: tuple[Any, Truth, Require]) -> None:
     """A probability of 99.912% was printed as 99.90%."""
     page, truth, require = printing
@@ -313,7 +327,7 @@ def test_every_probability_is_the_model_s(printing: tuple[Any, Truth, Require]) 
             require(f"text {position} candidate {label}", share, float(p))
 
 
-@pytest.mark.parametrize("printing", [("modern", 16), ("pairs", 8)], ids=["modern-16", "pairs-8"], indirect=True)
+@cases(*SHARED_CASES)
 def test_every_number_of_a_head_is_the_model_s(printing: tuple[Any, Truth, Require]) -> None:
     page, truth, require = printing
     for block in dict.fromkeys(block for block, _ in truth.records):
@@ -326,3 +340,46 @@ def test_every_number_of_a_head_is_the_model_s(printing: tuple[Any, Truth, Requi
             names = ("entropy", "first") if block == "cross" else ("entropy", "distance", "first", "previous", "self")
             for name, cell in zip(names, cells, strict=True):
                 require(f"model {block} {layer}.{head} {name}", cell, float(getattr(told, name)))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("printing", [("modern", "off"), ("classic", "off")], ids=["modern", "classic"], indirect=True)
+def test_what_heads_that_are_off_change_is_what_changes_in_the_model(printing: tuple[Any, Truth, Require]) -> None:
+    """The sentence and the table of a shared page, with all heads and without those that are off."""
+    page, truth, require = printing
+    until(page, "document.querySelector('.attention-effect')")
+    place = len(truth.ids)
+    before, after = (np.exp(one.logs[place]) for one in (Truth(truth.model, truth.sequences, []), truth))
+    moved = np.abs(before - after).sum() / 2
+    assert moved > 0.05
+    sentence = re.sub("‘[^’]*’", "", page.locator(".attention-effect p").inner_text())
+    for shown, value in zip(re.findall(r"<?[\d.]+%", sentence), (before.max(), after.max(), moved), strict=True):
+        require("sentence", shown, value)
+    rows = page.locator(".attention-effect tbody tr").all()
+    order = np.argsort(-np.maximum(before, after), kind="stable")
+    assert [int(row.get_attribute("data-id")) for row in rows] == order[: len(rows)].tolist()
+    for row, token in zip(rows, order, strict=False):
+        for shown, value in zip(row.locator(".attention-value").all(), (before[token], after[token]), strict=True):
+            require(f"token {token}", shown.inner_text(), value)
+
+
+@pytest.mark.long
+def test_a_classifier_says_that_it_classifies_and_prints_its_probabilities(visit: Visits, tmp_path: Path) -> None:
+    """A classifier was called a GPT that predicts the next token."""
+    model = classifier()
+    [expected] = jumok.predict(model, [TEXT])
+    page = visit(jumok.view(model, TEXT).save(tmp_path / "page.html"), link="view=text", **WINDOW)
+    header = page.inner_text("#model-facts")
+    assert "classifies texts, 2 classes" in header
+    assert "next token" not in header
+    until(page, "document.querySelector('[data-panel=classes] li')")
+    shown = bars(page, "[data-panel=classes]")
+    rows = table(page)
+    assert len(shown) == len(rows) == 2
+    said = re.findall(r"<?[\d.]+%", page.evaluate("window.jumok.summary"))
+    ranked = sorted(expected.probabilities.items(), key=lambda one: -one[1])
+    for (label, p), (name, *values), row, share in zip(ranked, shown, rows, said, strict=True):
+        assert name == label
+        assert row[:-1] == [label] or label == HOSTILE  # which holds what turns the direction of a line
+        for printed in (*values, row[-1], share):
+            assert mistake_of(printed, p) is None
