@@ -50,7 +50,7 @@ def of(numbers: Any) -> torch.Tensor:
 
 
 def printed(node: Node, name: str, *ranges: Any) -> list[tuple[dict[str, int], list[str], str]]:
-    """The texts in the drawing of a piece and the sentence below it, for all states: (name of a control, its values)."""
+    """For all states of the controls, the texts in the drawing of a piece and the sentence below it."""
     states = [dict(zip([key for key, _ in ranges], one, strict=True)) for one in product(*(r for _, r in ranges))]
     found = node(TRANSCRIBE, {"name": name, "states": states})
     return [(state, texts, said) for state, (texts, said) in zip(states, found, strict=True)]
@@ -217,9 +217,67 @@ def test_training_prints_each_of_its_numbers(node: Node) -> None:
         require_printed(texts, [*expected, *[loss.item()][: phase >= 2], *[then][: phase == 4]], state)
         change = -rate * sum(float(slope.square().sum()) for slope in slopes[:2])  # to first order
         sentences = [
-            x, [], [share, share, loss.item()], [1, 0, slopes[2][1]], [rate, loss.item(), then, then - loss.item(), change],
+            x, [], [share, share, loss.item()], [1, 0, slopes[2][1]],
+            [rate, loss.item(), then, then - loss.item(), change],
         ]  # fmt: skip
         require_printed(said.replace("−ln", "ln"), sentences[phase], (state, said))
+
+
+def test_masked_weights_are_those_of_the_module(node: Node) -> None:
+    found = node("""
+        import { tables } from "./chapters/mask_piece.js";
+        import { KEYS, QUERIES } from "./chapters/recorded.js";
+        output([QUERIES, KEYS, tables({ masked: 0 }).weights, tables({ masked: 1 }).weights]);
+    """)
+    q, k, plain, masked = map(of, found)
+    for weights, causal in ((plain, False), (masked, True)):
+        torch.testing.assert_close(weights, attention_weights(q[None], k[None], causal=causal)[0], **exactly)
+
+
+def test_rotated_vectors_are_those_of_the_module(node: Node) -> None:
+    x = torch.randn(6, 8, dtype=torch.float64)  # (T, D)
+    source = """
+        import { frequencies, rotate } from "./chapters/arithmetic.js";
+        output(input.map((x, position) => rotate(x, position, frequencies(8, 100))));
+    """
+    expected = rotate(x, *rotary(6, 8, base=100.0))
+    torch.testing.assert_close(of(node(source, x.tolist())), expected, rtol=0, atol=1e-6)  # its angles are float32
+
+
+def test_multiplications_are_those_of_the_chapter(node: Node) -> None:
+    """The work is that of the chapter; the heads of this GPT together are half as wide as the model."""
+    source = """
+        import { multiplications, work } from "./chapters/arithmetic.js";
+        import { SIZES } from "./chapters/cache_piece.js";
+        output(input.map(([prompt, generated, cached]) => multiplications(SIZES, work(prompt, generated, cached))));
+    """
+    cases = [(prompt, new, cached) for prompt in (1, 4, 6) for new in (1, 5) for cached in (False, True)]
+    expected = []
+    for prompt, new, cached in cases:
+        positions, pairs = work(prompt, new, cached)
+        expected.append(2 * (96 * (4 * 48 + 8 * 96) * positions + 2 * 48 * pairs) + new * 96 * 867)
+    assert node(source, cases) == expected
+
+
+def test_a_step_of_training_is_that_of_pytorch(node: Node) -> None:
+    found = node("""
+        import { training } from "./chapters/training_piece.js";
+        output(training({ rate: 1, step: 5 }));
+    """)
+    before, after = found["parameters"], found["after"]
+    embedding, head = (of(before[name]).requires_grad_() for name in ("embedding", "head"))
+    optimizer = torch.optim.SGD([embedding, head], lr=0.3)
+    logits = embedding[0] @ head.T
+    logits.retain_grad()
+    loss = F.cross_entropy(logits, torch.tensor(1))
+    loss.backward()
+    for name, tensor in {"embedding": embedding, "head": head, "logits": logits}.items():
+        torch.testing.assert_close(of(found["gradients"][name]), tensor.grad, **exactly)
+    optimizer.step()
+    for name, tensor in {"embedding": embedding, "head": head}.items():
+        torch.testing.assert_close(of(after[name]), tensor.detach(), **exactly)
+    new_loss = F.cross_entropy(embedding[0] @ head.T, torch.tensor(1))
+    assert [found["now"]["loss"], found["then"]["loss"]] == pytest.approx([loss.item(), new_loss.item()], abs=1e-12)
 
 
 @each_language

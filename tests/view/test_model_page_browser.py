@@ -519,6 +519,8 @@ def test_an_answer_with_cross_attention(model_page: ModelPages, visit: Visits) -
     until(page, "document.querySelector('.trace canvas')")
     assert page.locator("#viewer-tab-cross").get_attribute("aria-selected") == "true"
     assert page.locator("#viewer-head-switch").count() == 0
+    page.click("#viewer-table-toggle")  # the table took all of the picture's room, and then neither followed a choice
+    assert page.locator("#viewer-stage").bounding_box()["height"] > 200
     page.click("#tool-language")
     assert page.inner_text("#tool-answer") == "답하기"
 

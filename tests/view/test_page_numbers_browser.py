@@ -721,7 +721,6 @@ def test_blanks_print_what_python_computes(visit: Visits, tmp_path: Path) -> Non
         for row, share in zip(blank.locator(".candidate").all(), shares, strict=True):
             require_true(row.locator("b").inner_text(), share, mask)
             require_true(str(row.get_attribute("aria-label")).rpartition(" ")[2], share, mask)
-    assert page.inner_text(".filled") == expected.text
 
 
 def test_an_answer_prints_what_python_computes(visit: Visits, tmp_path: Path) -> None:
