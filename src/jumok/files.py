@@ -30,15 +30,15 @@ def on_disk(path: str | os.PathLike[str]) -> Path:
     path = Path(path)
     if str(path).isascii() or os.path.lexists(path):
         return path
-    found = Path(path.anchor)
+    actual = Path(path.anchor)
     for part in path.parts[bool(path.anchor) :]:
-        if not part.isascii() and not os.path.lexists(found / part):
+        if not part.isascii() and not os.path.lexists(actual / part):
             composed = unicodedata.normalize("NFC", part)
             with suppress(OSError, ValueError):  # there is no such folder, or it cannot be listed
-                alike = (name for name in os.listdir(found) if unicodedata.normalize("NFC", name) == composed)
+                alike = (name for name in os.listdir(actual) if unicodedata.normalize("NFC", name) == composed)
                 part = min(alike, default=part)
-        found /= part
-    return found
+        actual /= part
+    return actual
 
 
 def cache_folder() -> Path:

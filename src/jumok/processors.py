@@ -136,8 +136,8 @@ def busy_processors(root: Path) -> float | None:
         uptime = float((proc / "uptime").read_text(encoding="ascii").split()[0])
     except (OSError, ValueError, IndexError):
         return None
-    found = {int(folder.name): _read_stat(folder) for folder in proc.iterdir() if folder.name.isdecimal()}
-    programs = {pid: stat for pid, stat in found.items() if pid != own and stat is not None}
+    stats = {int(folder.name): _read_stat(folder) for folder in proc.iterdir() if folder.name.isdecimal()}
+    programs = {pid: stat for pid, stat in stats.items() if pid != own and stat is not None}
     running = {pid for pid, stat in programs.items() if stat.is_running}
     for _ in range(SAMPLES - 1):
         if not running:

@@ -48,12 +48,12 @@ def for_chats(
         JumokError: llama.cpp would read other ids in conversations, whatever the file says.
     """
     chat = tokenizer.chat if "default" in tokenizer.chat_templates else None
-    known = [] if chat is None else [*_encoded(chat)]
+    conversations = [] if chat is None else [*_encoded(chat)]
     before = "" if start is None else vocabulary.tokens[start]
     begins = (True, False) if start is not None else (False,)
     for begun, spaced in product(begins, (True, False) if vocabulary.spaced else (False,)):
         pipeline = _as_llama_cpp_reads(tokenizer, spaced) if vocabulary.algorithm == "llama" else _plain(tokenizer)
-        if all(ids == _read(pipeline, text, start if begun else None, before) for text, ids in known):
+        if all(ids == _read(pipeline, text, start if begun else None, before) for text, ids in conversations):
             notes = []
             if begun != begins[0]:
                 notes.append(
