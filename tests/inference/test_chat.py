@@ -18,6 +18,7 @@ from jumok.inference.chat import (
     stream_answer,
 )
 from jumok.inference.engine import Engine
+from jumok.inference.requests import Request
 from jumok.inference.sampling import Sampling
 from jumok.models import build
 from jumok.models.gpt import GPT
@@ -190,10 +191,8 @@ def test_samples_of_a_conversation_read_it_once(monkeypatch: pytest.MonkeyPatch)
     assert engine.steps < 1.5 * written / 32
 
 
-def test_a_stream_is_the_answer_in_pieces() -> None:
-    model = talking()
-    request = chat_request(model, [user("나는")], Sampling(temperature=2.0), tokens=60, seed=3)
-    engine = Engine(model, 1)
+def streamed(engine: Engine, model: GPT, request: Request) -> Answer:
+    """Return the answer of a stream, whose pieces it consists of."""
     pieces, stream = [], stream_answer(engine, model, request)
     while True:
         try:
@@ -201,9 +200,17 @@ def test_a_stream_is_the_answer_in_pieces() -> None:
         except StopIteration as end:
             answer: Answer = end.value
             break
-    assert "".join(one.text for one in pieces) == answer.text != ""
-    assert "".join(one.reasoning for one in pieces) == answer.reasoning
+    assert "".join(piece.text for piece in pieces) == answer.text
+    assert "".join(piece.reasoning for piece in pieces) == answer.reasoning
     assert answer == answer_of(model, answer.ids, answer.finish, request)
+    return answer
+
+
+def test_a_stream_is_the_answer_in_pieces() -> None:
+    model = talking()
+    request = chat_request(model, [user("나는")], Sampling(temperature=2.0), tokens=60, seed=3)
+    engine = Engine(model, 1)
+    assert streamed(engine, model, request).text != ""
     stopped = stream_answer(engine, model, request)
     next(stopped)
     stopped.close()
@@ -280,18 +287,7 @@ def test_a_stop_string_ends_the_content_and_not_the_reasoning() -> None:
 
     def answered(*stop: str) -> Answer:
         request = chat_request(model, LEARNED[0][:3], Sampling(temperature=0.0), tokens=60, stop=stop)
-        stream = stream_answer(engine, model, request)
-        pieces = []
-        while True:
-            try:
-                pieces.append(next(stream))
-            except StopIteration as end:
-                answer: Answer = end.value
-                break
-        assert "".join(one.text for one in pieces) == answer.text
-        assert "".join(one.reasoning for one in pieces) == answer.reasoning
-        assert answer == answer_of(model, answer.ids, answer.finish, request)
-        return answer
+        return streamed(engine, model, request)
 
     whole = answered()
     assert (whole.reasoning, whole.text) == ("하나 둘 셋 넷, 다섯", "셋 넷")
@@ -304,6 +300,7 @@ def test_a_stop_string_ends_the_content_and_not_the_reasoning() -> None:
     ("whole", "reasoning", "text"),
     [
         ("<think>하나 둘</think>셋 넷", "하나 둘", "셋"),
+        ("<think>하나 둘</think>\n \n셋 넷", "하나 둘", "셋"),
         (" <think>하나 둘", "하나 둘", ""),
         ("<thing> 하나", "", "<thing>"),
         ("셋 <think>넷", "", "셋"),
@@ -311,7 +308,7 @@ def test_a_stop_string_ends_the_content_and_not_the_reasoning() -> None:
 )
 def test_stop_strings_after_reasoning_that_is_spelled(whole: str, reasoning: str, text: str) -> None:
     model = talking(PLAIN)
-    request = chat_request(model, [user("나는")], Sampling(), tokens=20, stop=[" "])
+    request = chat_request(model, [user("나는")], Sampling(), tokens=20, stop=[" ", "\n"])
     answer = answer_of(model, written(model, whole, END), "stop", request)
     assert (answer.reasoning, answer.text) == (reasoning, text)
 

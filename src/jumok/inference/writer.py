@@ -136,6 +136,7 @@ class TextDecoder:
         self._reasoning = reasoning
         self._begun = reasoning is None or reasoning.is_open  # it is known whether the text begins with reasoning
         self._in_reasoning = reasoning is not None and reasoning.is_open
+        self._between = False  # after the reasoning, before the first character that is no white space
 
     def push(self, token: int) -> str:
         """Return the text that became final with this id."""
@@ -157,24 +158,21 @@ class TextDecoder:
     def _release(self, piece: str) -> str:
         if not self._stop:
             return piece
-        reasoning, text = self._after_reasoning(self._held + piece)
-        found = [at for string in self._stop if (at := text.find(string)) >= 0] if self._is_searched() else []
+        passed, text = self._before_content(self._held + piece)
+        if not self._begun or self._in_reasoning or self._between:
+            self._held = text
+            return passed
+        found = [at for string in self._stop if (at := text.find(string)) >= 0]
         self.stopped = bool(found)
-        if found:
-            end = min(found)
-        elif self._is_searched():
-            end = len(text) - overlap_at_end(text, self._stop)
-        else:
-            end = 0
+        end = min(found) if found else len(text) - overlap_at_end(text, self._stop)
         self._held = text[end:]
-        return reasoning + text[:end]
+        return passed + text[:end]
 
-    def _is_searched(self) -> bool:
-        """Return True if stop strings are looked for in what comes next."""
-        return self._begun and not self._in_reasoning
+    def _before_content(self, text: str) -> tuple[str, str]:
+        """Divide a text into what precedes the content of an answer for certain, and the rest.
 
-    def _after_reasoning(self, text: str) -> tuple[str, str]:
-        """Divide a text into what is final of the reasoning, and the rest, in which the next string is looked for."""
+        No stop string is looked for in the reasoning, and in the white space after it, which is no part of the content.
+        """
         if self._reasoning is None:
             return "", text
         opening, closing = self._reasoning.opening, self._reasoning.closing
@@ -183,14 +181,19 @@ class TextDecoder:
             if len(body) < len(opening) and opening.startswith(body):
                 return "", text
             self._begun, self._in_reasoning = True, body.startswith(opening)
-        if not self._in_reasoning:
-            return "", text
-        inside, close, rest = text.partition(closing)
-        if close:
-            self._in_reasoning = False
-            return inside + close, rest
-        end = len(text) - overlap_at_end(text, [closing])
-        return text[:end], text[end:]
+        passed = ""
+        if self._in_reasoning:
+            inside, close, rest = text.partition(closing)
+            if not close:
+                end = len(text) - overlap_at_end(text, [closing])
+                return text[:end], text[end:]
+            self._in_reasoning, self._between = False, True
+            passed, text = inside + close, rest
+        if self._between:
+            content = text.lstrip()
+            passed, text = passed + text[: len(text) - len(content)], content
+            self._between = not content
+        return passed, text
 
 
 def overlap_at_end(text: str, stop: Sequence[str]) -> int:
