@@ -112,4 +112,3 @@ def test_common_syllables_are_those_of_the_standard() -> None:
     assert len(syllables) == len({*syllables}) == 2_350
     assert all(map(is_syllable, syllables))
     assert {*"가힝뷁"} & {*syllables} == {*"가힝"}
-    assert everyday.joined("ㅎ", "ㅏ", "ㄴ") == "한"

@@ -23,6 +23,7 @@ def test_split_agrees_with_the_decomposition_of_unicode() -> None:
         lead, vowel, *tail = map(ord, unicodedata.normalize("NFD", syllable))
         expected = (LEADS[lead - 0x1100], VOWELS[vowel - 0x1161], TAILS[tail[0] - 0x11A7] if tail else "")
         assert hangul.split(syllable) == expected
+        assert hangul.join(*expected) == syllable
 
 
 @pytest.mark.parametrize("bad", ["", "가나", "ㄱ", "a", "漢", "\ud7a4", "1"])

@@ -18,7 +18,7 @@ from typing import Any, Protocol, TypeVar
 
 from jumok.corpora import templates
 from jumok.corpora.numbers import read_native, read_number
-from jumok.text.hangul import LEADS, TAILS, VOWELS, is_syllable, josa, split
+from jumok.text.hangul import LEADS, VOWELS, is_syllable, join, josa, split
 
 GROUPS = ("everyday", "feelings", "self", "outside")
 TOPICS = ("country", "place", "person", "thing", "food", "science", "idea", "event", "job", "work")
@@ -214,7 +214,7 @@ def _mistyped(draw: Draw, text: str) -> str:
         tail = {"ㅆ": "ㅅ", "ㄶ": "ㄴ", "ㅎ": "", "ㄲ": "ㄱ", "ㅅ": "ㅆ"}[tail]
     elif not tail and at >= len(text) - 3:
         tail = draw.of("ㅇㅁㅇㅅㅇ")
-    return text[:at] + joined(lead, vowel, tail) + text[at + 1 :]
+    return text[:at] + join(lead, vowel, tail) + text[at + 1 :]
 
 
 def _softened(draw: Draw, text: str) -> str:
@@ -230,12 +230,6 @@ _LIBERTIES = (
     *(_closed_up, _closed_up, _without_spaces, _without_end, _without_end),
     *(_with_tail, _with_opener, _mistyped, _mistyped, _softened),
 )
-
-
-def joined(lead: str, vowel: str, tail: str) -> str:
-    """Return the syllable of these letters; tail "" for none."""
-    number = (LEADS.index(lead) * len(VOWELS) + VOWELS.index(vowel)) * len(TAILS) + TAILS.index(tail)
-    return chr(ord("가") + number)
 
 
 # --- Texts that are made --------------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 
-from jumok.text.hangul import TAILS, josa
+from jumok.text.hangul import join, josa, split
 
 Values = Mapping[str, str | Sequence[str]]
 """Texts by the names of slots. A pattern accepts each text of a sequence; the first is written."""
@@ -110,7 +110,7 @@ def _pattern(parsed: Parsed, values: Values) -> str:
 
 def _inflected(word: str, pair: str) -> str:
     """Return a word with its particle, or the stem of the past of a verb: 먹어, 먹었."""
-    return word[:-1] + chr(ord(word[-1]) + TAILS.index("ㅆ")) if pair == "past" else josa(word, pair)
+    return word[:-1] + join(*split(word[-1])[:2], "ㅆ") if pair == "past" else josa(word, pair)
 
 
 def _either(patterns: Sequence[str]) -> str:

@@ -59,6 +59,12 @@ def split(syllable: str) -> tuple[str, str, str]:
     return LEADS[lead], VOWELS[vowel], TAILS[tail]
 
 
+def join(lead: str, vowel: str, tail: str = "") -> str:
+    """Return the syllable of a lead, a vowel and a tail, as `split` returns them; "" is no tail."""
+    number = (LEADS.index(lead) * len(VOWELS) + VOWELS.index(vowel)) * len(TAILS) + TAILS.index(tail)
+    return chr(_FIRST + number)
+
+
 def josa(word: str, pair: str) -> str:
     """Return `word` with the matching particle of a pair "after a consonant/after a vowel".
 
