@@ -190,7 +190,7 @@ def test_a_reward_file_is_found(place: Path) -> None:
     from jumok.training.tasks.rewards import identity_of, reward_of
 
     assert identity_of(other(place, "보상.py"))
-    assert callable(reward_of(other(place, "보상.py"))[0])
+    assert callable(reward_of(other(place, "보상.py")))
 
 
 def test_an_exercise_in_a_folder_of_the_other_form_is_checked(

@@ -276,39 +276,22 @@ def test_numbers_of_numpy_and_torch_are_numbers(tmp_path: Path, value: str) -> N
     assert found == {0.0, 1.0 if "True" in value else 0.5}
 
 
-def test_modules_beside_a_reward_file(tmp_path: Path) -> None:
-    """They are imported as beside a script, also late, and are neither mixed up nor left where others import."""
-    path, modules = [*sys.path], {*sys.modules}
+def test_modules_beside_a_reward_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are imported as beside a script, also by the function: `python rewards.py` found them, training did not."""
+    path = [*sys.path]
+    (tmp_path / "pairs").mkdir()
+    file(tmp_path, "", "pairs/__init__.py"), file(tmp_path, "WEIGHT = 2.0\n", "pairs/weights.py")
+    file(tmp_path, "from pairs import weights\n\nWEIGHT = weights.WEIGHT\n", "late_scoring.py")
     source = (
         "from pairs.weights import WEIGHT\n\n\ndef reward(messages, answer):\n"
-        "    import scoring\n    assert WEIGHT == scoring.weights()\n    return WEIGHT * len(answer)\n"
+        "    import late_scoring\n    return late_scoring.WEIGHT * WEIGHT\n"
     )
-    for folder, weight in ((tmp_path / "one", 1.0), (tmp_path / "two", 2.0)):
-        (folder / "pairs").mkdir(parents=True)
-        file(folder, "", "pairs/__init__.py"), file(folder, f"WEIGHT = {weight}\n", "pairs/weights.py")
-        file(folder, "def weights():\n    from pairs import weights\n    return weights.WEIGHT\n", "scoring.py")
-        task, model = parts_of(begin(folder, reward=file(folder, source)))
-        found = task._ask(model, task.questions[:9], seed=1)
-        assert found.rewards.flatten().tolist() == [
-            weight * len(answer.text) * (answer.finish == "stop") for group in found.groups for answer in group
-        ]
-        assert task.data["reward_modules"].keys() == {"pairs", "pairs.weights"}
+    function = reward_of(file(tmp_path, source))
+    question = Question([{"role": "user", "content": "하나?"}], 1, "", "", counts=True)
+    assert function(question, Answer(text="둘", reasoning="", ids=(1,), finish="stop")) == 4.0
     assert sys.path == path
-    assert not {"pairs", "pairs.weights", "scoring"} & ({*sys.modules} - modules)
-
-
-def test_a_reward_file_may_remove_its_modules(tmp_path: Path) -> None:
-    """Some files reload a module beside them; that was a KeyError of the rewards."""
-    file(tmp_path, "WEIGHT = 1.0\n", "weights.py")
-    again = "    sys.modules.pop('weights', None)\n    import weights\n    return weights.WEIGHT\n"
-    leave = "    del sys.modules['weights']\n    return 1.0\n"
-    for body in (again, leave):
-        function, _ = reward_of(
-            file(tmp_path, f"import sys\nimport weights\n\n\ndef reward(messages, answer):\n{body}")
-        )
-        question = Question([{"role": "user", "content": "하나?"}], 1, "", "", counts=True)
-        answer = Answer(text="둘", reasoning="", ids=(1,), finish="stop")
-        assert [function(question, answer) for _ in range(2)] == [1.0, 1.0]
+    for name in ("pairs", "pairs.weights", "late_scoring"):
+        monkeypatch.delitem(sys.modules, name)
 
 
 # --- runs -------------------------------------------------------------------------------------------------------------
@@ -486,12 +469,12 @@ def test_a_corrected_reward_file_goes_on(tmp_path: Path) -> None:
     before = json.loads(config.read_text(encoding="utf-8"))["data"]
     trainer = Trainer.resume(tmp_path / "run", reward=path, device="cpu")
     assert any("score.py is not as it was" in notice for notice in trainer.notices)
-    trainer.close()  # it is found once
+    trainer.close()  # the change is recorded
     data = json.loads(config.read_text(encoding="utf-8"))["data"]
     [changed] = data["before"]
     assert changed["until_step"] == trainer.clock.step > 0
     assert {name: changed[name] for name in before if name in changed} == {
-        name: before[name] for name in ("reward_sha256", "reward_modules", "baselines")
+        name: before[name] for name in ("reward_sha256", "baselines")
     }
     assert data["baselines"] != before["baselines"]
     assert data["baselines"] == parts_of(begin(tmp_path, out="other", reward=path))[0].data["baselines"]
@@ -501,17 +484,6 @@ def test_a_corrected_reward_file_goes_on(tmp_path: Path) -> None:
     first = only(events, Eval)[0]
     assert first.best  # though 0.5 was more
     assert only(events, Finish)[0].figures["reward"] < 0.5
-
-
-def test_a_corrected_module_is_a_corrected_reward(tmp_path: Path) -> None:
-    file(tmp_path, "WEIGHT = 1.0\n", "weights.py")
-    path = file(tmp_path, "import weights\n\n\ndef reward(messages, answer):\n    return weights.WEIGHT\n")
-    run_until(begin(tmp_path, reward=path), 2)
-    file(tmp_path, "WEIGHT = 20.0\n", "weights.py")
-    trainer = Trainer.resume(tmp_path / "run", reward=path, device="cpu")
-    assert any("is not as it was" in notice for notice in trainer.notices)
-    task, model = parts_of(trainer)
-    assert {*task._ask(model, task.questions[:9], seed=1).rewards.flatten().tolist()} == {0.0, 20.0}
 
 
 def test_a_file_is_run_only_where_it_is_named(tmp_path: Path) -> None:

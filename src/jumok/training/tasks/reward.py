@@ -148,7 +148,7 @@ class Reward(JudgesAnswers, Chat):
 
         The Python file of a reward is run only where this launch names it: config.json may be a stranger's.
         """
-        self.reward, identity = self._read_reward(named.get("reward"))
+        self.reward, sha256 = self._read_reward(named.get("reward"))
         tensors, recorded = self.stored_reference(
             lambda: {name: tensor.cpu() for name, tensor in parameters_of(model).items()}
         )
@@ -159,7 +159,7 @@ class Reward(JudgesAnswers, Chat):
         self.reference = reference.to(model.token_embedding.weight.device).eval().requires_grad_(False)
         self.reference.tokenizer = self.tokenizer
         if not recorded:
-            if all(self.data.get(name, {}) == value for name, value in identity.items()):
+            if sha256 == self.data["reward_sha256"]:
                 return {}
             self.changed = tr(
                 "{file} is not as it was: from here on its rewards are those of the corrected file. The reward of the "
@@ -168,10 +168,10 @@ class Reward(JudgesAnswers, Chat):
             )
         report(tr("answering with the model to begin with"))
         baselines = self._answered(self.reference, ANSWERED_AT_THE_END) if self.asked else {}
-        return {**recorded, **identity, "baselines": baselines}
+        return {**recorded, "reward_sha256": sha256, "baselines": baselines}
 
-    def _read_reward(self, named: str | None) -> tuple[RewardFunction, dict[str, Any]]:
-        """Return the function that rewards answers, and what config.json records of it.
+    def _read_reward(self, named: str | None) -> tuple[RewardFunction, str]:
+        """Return the function that rewards answers, and the SHA-256 of the setting or its file.
 
         A file may be corrected; another name and another content are another reward.
 
@@ -181,7 +181,7 @@ class Reward(JudgesAnswers, Chat):
         Raises:
             ResumeError: it is not the reward that the run began with, or a file that was not named.
         """
-        recorded, known = self.settings.reward, self.data.get("reward_sha256")
+        recorded, recorded_sha256 = self.settings.reward, self.data.get("reward_sha256")
         if named is None and is_file(recorded):
             raise ResumeError(
                 "the rewards of this run come from a Python file, which is run only if it is named: give {--reward "
@@ -190,16 +190,15 @@ class Reward(JudgesAnswers, Chat):
             )
         setting = named or recorded
         sha256 = identity_of(setting)
-        if known not in (None, sha256) and not is_same_file(setting, recorded):
+        if recorded_sha256 not in (None, sha256) and not is_same_file(setting, recorded):
             raise ResumeError(
-                "{given} is not what this run began to reward, which was {recorded}. Give that, or start a new run "
+                "{setting} is not what this run began to reward, which was {recorded}. Give that, or start a new run "
                 "with {--init {run}}.",
-                given=setting,
+                setting=setting,
                 recorded=recorded,
                 run=self.folder.path,
             )
-        function, modules = reward_of(setting)
-        return function, {"reward_sha256": sha256, "reward_modules": modules}
+        return reward_of(setting), sha256
 
     # --- a step -------------------------------------------------------------------------------------------------------
 

@@ -10,7 +10,6 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 from jumok.errors import ConfigError, JumokError
@@ -49,8 +48,8 @@ def is_same_file(settings: str, recorded: str) -> bool:
     return is_file(settings) and is_file(recorded) and nfc(Path(settings).name) == nfc(Path(recorded).name)
 
 
-def reward_of(settings: str) -> tuple[RewardFunction, dict[str, str]]:
-    """Return the function that rewards an answer, and the SHA-256 of each module beside its file that it imports.
+def reward_of(settings: str) -> RewardFunction:
+    """Return the function that rewards an answer.
 
     An answer that did not end by itself passes no check and matches no pattern, and a file gives it 0 at most: no
     reward is won by talking on and on.
@@ -61,13 +60,13 @@ def reward_of(settings: str) -> tuple[RewardFunction, dict[str, str]]:
     Raises:
         ConfigError: the file cannot be run, or has no function `reward`. TextError: the pattern cannot be used.
     """
-    function, modules = _from_file(on_disk(settings)) if is_file(settings) else (_from_pattern(settings), {})
+    function = _from_file(on_disk(settings)) if is_file(settings) else _from_pattern(settings)
 
     def reward(question: Question, answer: Answer) -> float:
         value = function(question, answer)
         return value if answer.finish == "stop" else min(0.0, value)
 
-    return reward, modules
+    return reward
 
 
 def _from_pattern(settings: str) -> RewardFunction:
@@ -77,10 +76,10 @@ def _from_pattern(settings: str) -> RewardFunction:
     return lambda question, answer: float(passes(question.check if pattern is None else pattern, answer.text))
 
 
-def _from_file(path: Path) -> tuple[RewardFunction, dict[str, str]]:
-    beside = _ModulesBeside(path)
+def _from_file(path: Path) -> RewardFunction:
+    folder = str(path.resolve().parent)
     try:
-        with beside.imported():
+        with _imports_from(folder):
             function = runpy.run_path(str(path)).get("reward")
     except (Exception, SystemExit) as error:  # whatever the file does
         raise ConfigError(
@@ -94,7 +93,7 @@ def _from_file(path: Path) -> tuple[RewardFunction, dict[str, str]]:
 
     def reward(question: Question, answer: Answer) -> float:
         try:
-            with beside.imported():
+            with _imports_from(folder):
                 returned: Any = function([dict(message) for message in question.before], answer.text)
             value = _number(returned)
         except (Exception, SystemExit) as error:
@@ -103,48 +102,18 @@ def _from_file(path: Path) -> tuple[RewardFunction, dict[str, str]]:
             raise _refused(path, answer, repr(returned)[:100])
         return value
 
-    return reward, beside.identities()
+    return reward
 
 
-class _ModulesBeside:
-    """The modules in the folder of a reward file, which only the file can import, as a script does.
-
-    Another reward file may have a module of the same name beside it, and a corrected module is read anew.
-    """
-
-    def __init__(self, path: Path) -> None:
-        self._folder = path.resolve().parent
-        self._modules: dict[str, ModuleType] = {}
-
-    @contextmanager
-    def imported(self) -> Iterator[None]:
-        """Let imports inside the block find the modules; afterwards `sys.path` and `sys.modules` are without them."""
-        before = {**sys.modules}
-        sys.path.insert(0, folder := str(self._folder))
-        sys.modules.update(self._modules)
-        try:
-            yield
-        finally:
-            with suppress(ValueError):  # the file may have changed the path, too
-                sys.path.remove(folder)
-            new = {name for name in {*sys.modules} - {*before} if self._holds(name)}
-            self._modules |= {name: sys.modules[name] for name in new}
-            for name in self._modules:
-                sys.modules.pop(name, None)  # the file may have removed it
-            sys.modules.update({name: before[name] for name in self._modules.keys() & before})
-
-    def identities(self) -> dict[str, str]:
-        """Return the SHA-256 of the modules that were imported, by name."""
-        files = {name: getattr(module, "__file__", None) for name, module in sorted(self._modules.items())}
-        return {name: sha256_of(Path(file)) for name, file in files.items() if file is not None}
-
-    def _holds(self, name: str) -> bool:
-        """Return True if a module, or the package that it belongs to, stands in the folder itself."""
-        file = getattr(sys.modules.get(name.partition(".")[0]), "__file__", None)
-        if file is None:
-            return False
-        path = Path(file).resolve()
-        return self._folder in (path.parent, path.parent.parent if path.stem == "__init__" else None)
+@contextmanager
+def _imports_from(folder: str) -> Iterator[None]:
+    """Let imports inside the block find the modules of a folder first, as a script finds those beside it."""
+    sys.path.insert(0, folder)
+    try:
+        yield
+    finally:
+        with suppress(ValueError):  # the file may have changed the path, too
+            sys.path.remove(folder)
 
 
 def _number(returned: Any) -> float | None:
@@ -153,11 +122,11 @@ def _number(returned: Any) -> float | None:
     return float(value) if isinstance(value, numbers.Real) else None
 
 
-def _refused(path: Path, answer: Answer, found: str) -> JumokError:
+def _refused(path: Path, answer: Answer, result: str) -> JumokError:
     return JumokError(
         "{path}: reward(messages, answer) must return a finite number, and for the answer {answer!r} the result was "
-        "{found}. Correct it. A run that has begun goes on with the corrected file: {--resume}.",
+        "{result}. Correct it. A run that has begun goes on with the corrected file: {--resume}.",
         path=path,
         answer=answer.text[:100],
-        found=found,
+        result=result,
     )
