@@ -48,10 +48,9 @@ def plain(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in processors.WAITING_POLICIES:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.delitem(sys.modules, "torch", raising=False)
-    monkeypatch.setattr(processors, "_niceness", lambda: 0)
+    monkeypatch.setattr(os, "getpriority", lambda *_: 0)
     monkeypatch.setattr(processors, "computing_threads", lambda: 2)
     monkeypatch.setattr(os, "cpu_count", lambda: 2)
-    monkeypatch.setattr(processors, "SAMPLE_SECONDS", 0.0)
 
 
 def quiet(root: Path) -> Machine:
@@ -60,9 +59,9 @@ def quiet(root: Path) -> Machine:
 
 
 def reason(machine: Machine) -> str:
-    decided = processors._decided(machine.root)
-    assert decided.sleep is (decided.reason in ("others", "container"))
-    return decided.reason
+    waiting = processors._choose(machine.root)
+    assert waiting.sleep is (waiting.reason in ("others", "container"))
+    return waiting.reason
 
 
 def test_a_quiet_machine(tmp_path: Path) -> None:
@@ -80,15 +79,15 @@ def test_programs_of_a_lower_priority_do_not_count(tmp_path: Path, nice: int, po
 
 
 def test_a_program_that_is_nice_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(processors, "_niceness", lambda: 19)
+    monkeypatch.setattr(os, "getpriority", lambda *_: 19)
     assert reason(Machine(tmp_path, 1.0).program(4_000, 3_900, running=True, nice=19)) == "others"
 
 
 @pytest.mark.parametrize(("age", "used"), [(60, 59), (9_000, 8_900), (9_000, 100)])
 def test_a_loop_of_a_minute(tmp_path: Path, age: float, used: float) -> None:
     """After a minute the load average is 0.63; the loop may be that of a notebook that was idle for hours."""
-    decided = processors._decided(Machine(tmp_path, 0.63).program(age, used, running=True).root)
-    assert decided == Waiting(True, "others", 0.63, 2)
+    waiting = processors._choose(Machine(tmp_path, 0.63).program(age, used, running=True).root)
+    assert waiting == Waiting(True, "others", 0.63, 2)
 
 
 def test_a_loop_that_waits_at_the_moment(tmp_path: Path) -> None:
@@ -130,7 +129,6 @@ def test_many_processors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
         ("4:cpu,cpuacct:/docker/12ab", "cpu,cpuacct/docker/12ab/cpu.cfs_quota_us", "30000\n", 0.3),
         ("4:cpu,cpuacct:/", "cpu,cpuacct/cpu.cfs_quota_us", "-1\n", None),
         ("5:memory:/a", "memory/a/cpu.cfs_quota_us", "30000\n", None),
-        ("nonsense", "cpu.max", "1\n", None),
     ],
 )
 def test_limits_of_containers(tmp_path: Path, group: str, name: str, text: str, limit: float | None) -> None:
@@ -157,7 +155,7 @@ def test_a_choice_in_the_environment_is_kept(tmp_path: Path, monkeypatch: pytest
 
 def test_what_cannot_be_decided(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert busy_processors(tmp_path) is None
-    assert processors._decided(tmp_path).reason == "unknown"
+    assert processors._choose(tmp_path).reason == "unknown"
     machine = Machine(tmp_path, 1.0).program(60, 59, running=True)
     machine.write("proc/999/stat", "")  # it has ended meanwhile
     assert reason(machine) == "others"

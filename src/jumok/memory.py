@@ -20,6 +20,7 @@ from typing import Any
 
 from jumok.errors import ConfigError
 from jumok.messages import tr
+from jumok.processors import control_groups
 
 MARGIN = 1.2  # a need up to this multiple of the free memory is accepted: both are estimates
 # What torch says on CPUs, on MPS and on CUDA, and of sizes beyond 64 bits, in plain RuntimeErrors; safetensors; and the
@@ -27,6 +28,11 @@ MARGIN = 1.2  # a need up to this multiple of the free memory is accepted: both 
 SAYINGS = re.compile(
     r"DefaultCPUAllocator|out of memory|Storage size calculation overflowed|integer multiplication overflow"
     r"|CUBLAS_STATUS_ALLOC_FAILED|[Cc]annot allocate memory|failed to map segment|can't start new thread"
+)
+# Of a control group of version 2 and 1: the files of its limit and of what is used, and the field of pages of files.
+GROUP_FILES = (
+    ("memory.max", "memory.current", "inactive_file"),
+    ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
 )
 
 
@@ -87,26 +93,13 @@ def _free_on_windows() -> int | None:
 
 
 def _free_of_groups() -> Iterator[int]:
-    """Yield what is left in the control groups of this process and in their parents; containers use them.
+    """Yield what is left in the control groups of this process.
 
     Pages of files that were not used for long count as free, because the system drops them first.
     """
-    try:
-        groups = Path("/proc/self/cgroup").read_text(encoding="utf-8").splitlines()
-    except OSError:
-        return
-    for line in groups:
-        _, controllers, path = line.split(":", 2)
-        if controllers not in ("", "memory"):
-            continue
-        top, limit, used, droppable = (
-            ("/sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
-            if controllers
-            else ("/sys/fs/cgroup", "memory.max", "memory.current", "inactive_file")
-        )
-        place = Path(path.lstrip("/"))
-        for group in (Path(top, part) for part in (place, *place.parents)):
-            with suppress(OSError, ValueError, KeyError):  # "max", or not visible inside the container
+    for group in control_groups("memory"):
+        for limit, used, droppable in GROUP_FILES:
+            with suppress(OSError, ValueError, KeyError):  # "max", the other version, or not visible inside a container
                 most, taken = (int((group / name).read_text(encoding="ascii")) for name in (limit, used))
                 yield max(0, most - taken + _facts(str(group / "memory.stat"))[droppable])
 

@@ -6,7 +6,7 @@ import ctypes
 import math
 import os
 import sys
-import time
+from collections.abc import Iterator
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -18,7 +18,6 @@ WAITING_POLICIES = {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME"}
 # processors, steps with sleeping threads took 1.6 times as long as with spinning ones beside programs of a lower
 # priority, and 0.7 times beside a busy loop of the same one (bench/LOG.md).
 BUSY_PROCESSORS, LEAST_BUSY = 8, 0.5
-SAMPLES, SAMPLE_SECONDS = 5, 0.01
 MINUTE = 60.0  # seconds
 LOWEST_PRIORITY, SCHED_IDLE = 20, b"5"  # a policy of sched(7) below that of nice 19
 
@@ -95,14 +94,14 @@ def waiting_threads() -> Waiting:
     """
     global _waiting
     if _waiting is None:
-        _waiting = _decided(Path("/"))
+        _waiting = _choose(Path("/"))
         if _waiting.sleep:
             os.environ["OMP_WAIT_POLICY"] = "PASSIVE"
     return _waiting
 
 
-def _decided(root: Path) -> Waiting:
-    """Return how threads should wait. root: of the file system whose `proc` and `sys` are read."""
+def _choose(root: Path) -> Waiting:
+    """Choose how threads wait. root: of the file system whose `proc` and `sys` are read."""
     if WAITING_POLICIES & os.environ.keys():
         return Waiting(False, "environment")
     if "torch" in sys.modules:
@@ -123,32 +122,27 @@ def busy_processors(root: Path) -> float | None:
     """Return how many processors other programs have used in the last minute, and use now; None if not reported.
 
     Programs of a lower priority than this process do not count: the scheduler hardly lets them disturb it. A program
-    counts as what it has used of its life, or as one processor if it runs in all of several samples. Both say little of
+    counts as one processor if it runs now, and otherwise as the part of its life in which it has used one. Neither is
     the last minute, so the load average of that minute, less what programs of a lower priority have of it, is the most:
-    neither a moment of work nor a program that has ended counts.
+    no moment of work counts, and no program that has ended.
 
     Args:
         root: of the file system whose `proc` is read.
     """
-    proc, own = root / "proc", os.getpid()
+    proc, own = root / "proc", str(os.getpid())
     try:
         load = float((proc / "loadavg").read_text(encoding="ascii").split()[0])
         uptime = float((proc / "uptime").read_text(encoding="ascii").split()[0])
     except (OSError, ValueError, IndexError):
         return None
-    stats = {int(folder.name): _read_stat(folder) for folder in proc.iterdir() if folder.name.isdecimal()}
-    programs = {pid: stat for pid, stat in stats.items() if pid != own and stat is not None}
-    running = {pid for pid, stat in programs.items() if stat.is_running}
-    for _ in range(SAMPLES - 1):
-        if not running:
-            break
-        time.sleep(SAMPLE_SECONDS)
-        running = {pid for pid in running if (stat := _read_stat(proc / str(pid))) is not None and stat.is_running}
+    niceness = os.getpriority(os.PRIO_PROCESS, 0)
     equal = lower = 0.0
-    for pid, stat in programs.items():
-        age = max(MINUTE, uptime - stat.began)
-        used = max(float(pid in running), min(stat.seconds / age, stat.threads))
-        if stat.nice > _niceness():
+    for folder in proc.iterdir():
+        if not folder.name.isdecimal() or folder.name == own or (stat := _read_stat(folder)) is None:
+            continue
+        lifetime = max(MINUTE, uptime - stat.began)
+        used = max(float(stat.is_running), min(stat.seconds / lifetime, stat.threads))
+        if stat.nice > niceness:
             lower += used
         else:
             equal += used
@@ -181,29 +175,13 @@ def _read_stat(folder: Path) -> _Stat | None:
         return None
 
 
-def _niceness() -> int:
-    return os.getpriority(os.PRIO_PROCESS, 0)
-
-
 def processor_limit(root: Path) -> float:
-    """Return how many processors the control group of this process may use, as of a container; infinity: all.
+    """Return how many processors the control groups of this process may use, as of a container; infinity: all.
 
     Args:
         root: of the file system whose `proc` and `sys` are read.
     """
-    groups, limits = root / "sys" / "fs" / "cgroup", [math.inf]
-    try:
-        lines = (root / "proc" / "self" / "cgroup").read_text(encoding="utf-8").splitlines()
-    except OSError:
-        return math.inf
-    for hierarchy, controllers, path in (line.split(":", 2) for line in lines if line.count(":") >= 2):
-        names = path.strip("/").split("/") if path.strip("/") else []
-        base = groups if hierarchy == "0" else groups / controllers
-        if hierarchy != "0" and "cpu" not in controllers.split(","):
-            continue
-        for depth in range(len(names) + 1):  # inside a container, the path may be that of the host; then the top holds
-            limits.append(_limit_of(base.joinpath(*names[:depth])))
-    return min(limits)
+    return min(map(_limit_of, control_groups("cpu", root)), default=math.inf)
 
 
 def _limit_of(group: Path) -> float:
@@ -215,6 +193,25 @@ def _limit_of(group: Path) -> float:
         quota, period = ((group / f"cpu.cfs_{name}_us").read_text(encoding="ascii") for name in ("quota", "period"))
         return math.inf if int(quota) < 0 else int(quota) / int(period)
     return math.inf
+
+
+def control_groups(controller: str, root: Path = Path("/")) -> Iterator[Path]:
+    """Yield the folders of the control groups that limit this process, of version 2 or 1; containers use them.
+
+    Inside a container the path of a group may be that of the host. Then the highest folder holds the limits.
+
+    Args:
+        controller: "cpu" or "memory". root: of the file system whose `proc` and `sys` are named.
+    """
+    try:
+        lines = (root / "proc" / "self" / "cgroup").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return
+    for line in lines:
+        _, controllers, path = line.split(":", 2)
+        if not controllers or controller in controllers.split(","):
+            group = Path(path.lstrip("/"))
+            yield from (root / "sys" / "fs" / "cgroup" / controllers / part for part in (group, *group.parents))
 
 
 def may_have_gpu() -> bool:

@@ -347,9 +347,7 @@ def test_what_a_container_uses_counts(monkeypatch: pytest.MonkeyPatch, tmp_path:
     """The limit itself was taken for what is free, although the other processes of the container use some of it."""
     for name, content in (("max", "8000"), ("current", "5000"), ("stat", "anon 1\ninactive_file 700\n")):
         (tmp_path / f"memory.{name}").write_text(content, encoding="ascii")
-    (tmp_path / "cgroup").write_text("0::/\n", encoding="ascii")
-    known = {"/proc/self/cgroup": tmp_path / "cgroup", "/sys/fs/cgroup": tmp_path}
-    monkeypatch.setattr(memory, "Path", lambda *parts: Path(known.get(str(parts[0]), parts[0]), *parts[1:]))
+    monkeypatch.setattr(memory, "control_groups", lambda controller: [tmp_path])
     assert list(memory._free_of_groups()) == [3_700]
 
 
